@@ -1,0 +1,27 @@
+// Package rootcmd puts the commands of striatum together.
+package rootcmd
+
+import (
+	"github.com/spf13/cobra"
+
+	"striatum/internal/cli"
+	"striatum/internal/cli/versioncmd"
+)
+
+// New returns the root command with every command below it.
+func New(f *cli.Factory) *cobra.Command {
+	root := cli.Parent("striatum", "Make a completion claim a checked property",
+		"  striatum workflow generate --shape verification_gate --write\n  striatum verifier run --all\n  striatum gate read",
+		versioncmd.New(f),
+	)
+	root.Long = `Striatum makes a completion claim ("the tests pass") a checked property. An
+agent names a check; a verifier lane runs it in a sandbox, negative control
+first, then twice on a frozen snapshot; a signed receipt records it; and a gate
+that executes nothing says what each claim has earned:
+VERIFIED > ASSERTED > DESIGNED.
+
+Exit codes: 0 yes, 1 no, 2 usage, 3 refused, 4 indeterminate, 5 void,
+6 invalid document, 7 this machine lacks something, 8 template unfilled.`
+	root.CompletionOptions.HiddenDefaultCmd = false
+	return root
+}
