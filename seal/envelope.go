@@ -1,0 +1,152 @@
+package seal
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strconv"
+)
+
+// PayloadInToto is the payload type of in-toto statements.
+const PayloadInToto = "application/vnd.in-toto+json"
+
+// MaxEnvelope is the largest envelope, in bytes, that is signed or opened.
+const MaxEnvelope = 16 << 20
+
+// The errors of Open; test with errors.Is.
+var (
+	// ErrMalformed: the bytes are not the one spelling of an envelope with one
+	// signature over a payload of the expected type.
+	ErrMalformed = errors.New("malformed envelope")
+	// ErrUnknownKey: the envelope names a key that is not in the keyring, or the
+	// keyring is empty.
+	ErrUnknownKey = errors.New("signed by an unknown key")
+	// ErrBadSignature: the named key (or, if none is named, every known key)
+	// did not make this signature over these bytes.
+	ErrBadSignature = errors.New("signature does not match")
+	// ErrWrongRole: the signature is good, but the key may not sign this.
+	ErrWrongRole = errors.New("signed by a key that has another role")
+)
+
+type envelope struct {
+	Payload     string      `json:"payload"`
+	PayloadType string      `json:"payloadType"`
+	Signatures  []signature `json:"signatures"`
+}
+
+type signature struct {
+	KeyID string `json:"keyid,omitempty"`
+	Sig   string `json:"sig"`
+}
+
+// PAE returns the bytes that a DSSE signature covers.
+func PAE(payloadType string, payload []byte) []byte {
+	b := make([]byte, 0, len("DSSEv1 ")+len(payloadType)+len(payload)+2*20+2)
+	b = append(b, "DSSEv1 "...)
+	b = strconv.AppendInt(b, int64(len(payloadType)), 10)
+	b = append(b, ' ')
+	b = append(b, payloadType...)
+	b = append(b, ' ')
+	b = strconv.AppendInt(b, int64(len(payload)), 10)
+	b = append(b, ' ')
+	return append(b, payload...)
+}
+
+// Sign returns payload in an envelope with k's signature. Equal arguments give
+// equal bytes.
+func Sign(k *PrivateKey, payloadType string, payload []byte) ([]byte, error) {
+	sum := sha256.Sum256(PAE(payloadType, payload))
+	sig, err := k.key.Sign(nil, sum[:], crypto.SHA256) // nil: deterministic, RFC 6979
+	if err != nil {
+		return nil, fmt.Errorf("sign: %w", err)
+	}
+	out, err := Canonical(envelope{
+		Payload:     base64.StdEncoding.EncodeToString(payload),
+		PayloadType: payloadType,
+		Signatures:  []signature{{KeyID: k.public.id, Sig: base64.StdEncoding.EncodeToString(sig)}},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("sign: %w", err)
+	}
+	if len(out) > MaxEnvelope {
+		return nil, fmt.Errorf("sign: an envelope of %d bytes is more than the limit of %d", len(out), MaxEnvelope)
+	}
+	return out, nil
+}
+
+// Unverified is what an envelope says, before anybody checked who signed it.
+type Unverified struct {
+	Payload []byte
+	KeyID   string // a hint only; may be empty
+	sig     []byte
+}
+
+// Peek parses an envelope without verifying it. Its only error is ErrMalformed.
+func Peek(data []byte, payloadType string) (Unverified, error) {
+	var e envelope
+	if err := Decode(data, &e, Limits{Bytes: MaxEnvelope, Depth: 4}); err != nil {
+		return Unverified{}, fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	if e.PayloadType != payloadType {
+		return Unverified{}, fmt.Errorf("%w: payload type %q where %q is due", ErrMalformed, e.PayloadType, payloadType)
+	}
+	if len(e.Signatures) != 1 {
+		return Unverified{}, fmt.Errorf("%w: %d signatures where one is due", ErrMalformed, len(e.Signatures))
+	}
+	again, err := Canonical(e)
+	if err != nil || !bytes.Equal(again, data) {
+		return Unverified{}, fmt.Errorf("%w: not canonical JSON", ErrMalformed)
+	}
+	payload, ok := base64Exact(e.Payload)
+	if !ok {
+		return Unverified{}, fmt.Errorf("%w: the payload is not plain base64", ErrMalformed)
+	}
+	sig, ok := base64Exact(e.Signatures[0].Sig)
+	if !ok || len(sig) == 0 {
+		return Unverified{}, fmt.Errorf("%w: the signature is not plain base64", ErrMalformed)
+	}
+	return Unverified{Payload: payload, KeyID: e.Signatures[0].KeyID, sig: sig}, nil
+}
+
+// base64Exact decodes standard padded base64 that has no other spelling.
+func base64Exact(s string) ([]byte, bool) {
+	b, err := base64.StdEncoding.DecodeString(s)
+	return b, err == nil && base64.StdEncoding.EncodeToString(b) == s
+}
+
+// Open verifies an envelope and returns its payload and the key that signed it,
+// which is in ring with the given role. Errors: ErrMalformed, ErrUnknownKey,
+// ErrBadSignature, ErrWrongRole.
+func Open(data []byte, payloadType string, ring Keyring, role Role) ([]byte, Key, error) {
+	u, err := Peek(data, payloadType)
+	if err != nil {
+		return nil, Key{}, err
+	}
+	pae := PAE(payloadType, u.Payload)
+	candidates, wrongRole := 0, false
+	for _, k := range ring.keys {
+		if u.KeyID != "" && u.KeyID != k.Public.ID() {
+			continue
+		}
+		candidates++
+		if !k.Public.verifies(pae, u.sig) {
+			continue
+		}
+		if k.Role == role {
+			return u.Payload, k, nil
+		}
+		wrongRole = true
+	}
+	switch {
+	case wrongRole:
+		return nil, Key{}, fmt.Errorf("%w: not %q", ErrWrongRole, role)
+	case candidates == 0 && u.KeyID != "":
+		return nil, Key{}, fmt.Errorf("%w %q", ErrUnknownKey, u.KeyID)
+	case candidates == 0:
+		return nil, Key{}, fmt.Errorf("%w: the keyring is empty", ErrUnknownKey)
+	}
+	return nil, Key{}, ErrBadSignature
+}
