@@ -1,0 +1,149 @@
+package store
+
+import "striatum/eventlog"
+
+// Kind names what a log entry records. It is part of what is hashed, so a kind
+// never changes its name.
+type Kind string
+
+// The kinds of entry.
+const (
+	KindRepository            Kind = "repository"
+	KindLane                  Kind = "lane"
+	KindLaneRevocation        Kind = "lane_revocation"
+	KindToken                 Kind = "token"
+	KindTokenRevocation       Kind = "token_revocation"
+	KindOpened                Kind = "opened"
+	KindReceipt               Kind = "receipt"
+	KindLedger                Kind = "ledger"
+	KindPolicy                Kind = "policy"
+	KindAttestation           Kind = "attestation"
+	KindAttestationRevocation Kind = "attestation_revocation"
+	KindExplanation           Kind = "explanation"
+)
+
+// Row is a value with its place in the log. RecordedAt is RFC 3339, UTC, by the
+// clock of whoever wrote it: for people, never to decide an order.
+type Row[T any] struct {
+	Position   int64
+	RecordedAt string
+	Value      T
+}
+
+// LogRow is an entry of the log with the record that it names.
+type LogRow struct {
+	Entry  eventlog.Entry
+	Record []byte
+}
+
+// Place is where a worktree is: the real path of its top, with the numbers of
+// its device and inode, so that another folder at the same path is another
+// place. Path is valid UTF-8.
+type Place struct {
+	Path   string `json:"path"`
+	Device string `json:"device"` // unsigned decimal
+	Inode  string `json:"inode"`  // unsigned decimal
+}
+
+// Repository binds a place to a repository id.
+type Repository struct {
+	RepositoryID string `json:"repository_id"`
+	Place        Place  `json:"place"`
+	By           string `json:"by"`
+}
+
+// Lane enrols a lane's public key (PEM, SPKI). KeyID is the key's id.
+type Lane struct {
+	KeyID     string `json:"key_id"`
+	LaneID    string `json:"lane_id"`
+	Class     string `json:"class"`
+	PublicKey string `json:"public_key"`
+	By        string `json:"by"`
+}
+
+// LaneRevocation ends a lane's key. Kind is "retired" or "compromised".
+type LaneRevocation struct {
+	KeyID string `json:"key_id"`
+	Kind  string `json:"kind"`
+	By    string `json:"by"`
+}
+
+// Token is a credential, kept as the SHA-256 of its text. Kind says whose;
+// ExpiresAt is RFC 3339, empty for one that does not expire.
+type Token struct {
+	Hash      string `json:"token_hash"`
+	Kind      string `json:"kind"`
+	Name      string `json:"name"`
+	ExpiresAt string `json:"expires_at"`
+	By        string `json:"by"`
+}
+
+// TokenRevocation ends a token.
+type TokenRevocation struct {
+	Hash string `json:"token_hash"`
+	By   string `json:"by"`
+}
+
+// Opened is a lane's signed word that a number of its chain is taken. The blob
+// is the envelope.
+type Opened struct {
+	RepositoryID   string `json:"repository_id"`
+	EnvelopeSHA256 string `json:"envelope_sha256"`
+}
+
+// Receipt is a sealed receipt. The blob is the envelope; the rest helps to
+// find it.
+type Receipt struct {
+	Seal           string `json:"seal"`
+	RepositoryID   string `json:"repository_id"`
+	RunID          string `json:"run_id"`
+	CheckID        string `json:"check_id"`
+	CheckDigest    string `json:"check_digest"`
+	TreeSHA256     string `json:"tree_sha256"`
+	Classification string `json:"classification"`
+	EnvelopeSHA256 string `json:"envelope_sha256"`
+}
+
+// Ledger is one state of a run's claim ledger. The blob is the document.
+// PrevSeal is the seal of the ledger that it follows, 64 zeros for the first:
+// each is followed once.
+type Ledger struct {
+	RepositoryID   string `json:"repository_id"`
+	RunID          string `json:"run_id"`
+	Seal           string `json:"seal"`
+	PrevSeal       string `json:"prev_seal"`
+	By             string `json:"by"`
+	DocumentSHA256 string `json:"document_sha256"`
+}
+
+// Policy is an accepted policy. The blob is the document, whose SHA-256 is the
+// policy's digest; the files that it names are blobs too.
+type Policy struct {
+	RepositoryID   string `json:"repository_id"`
+	DocumentSHA256 string `json:"document_sha256"`
+	By             string `json:"by"`
+}
+
+// Attestation is an operator's word that a closure may be trusted for a check.
+type Attestation struct {
+	RepositoryID  string `json:"repository_id"`
+	CheckDigest   string `json:"check_digest"`
+	ClosureSHA256 string `json:"closure_sha256"`
+	By            string `json:"by"`
+}
+
+// AttestationRevocation takes back the attestation at a position.
+type AttestationRevocation struct {
+	RepositoryID string `json:"repository_id"`
+	Attestation  int64  `json:"attestation"`
+	By           string `json:"by"`
+}
+
+// Explanation is an operator's reason for a failed receipt or a hole in a
+// chain.
+type Explanation struct {
+	RepositoryID string `json:"repository_id"`
+	Seal         string `json:"seal"`
+	Reason       string `json:"reason"`
+	By           string `json:"by"`
+}

@@ -1,0 +1,158 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"striatum/seal"
+	"striatum/store"
+)
+
+const sqlLog = `SELECT position, kind, recorded_at, digest, prev_hash, hash, record FROM log
+	WHERE position > ? ORDER BY position LIMIT ?`
+
+// Log implements store.Reader.
+func (t *tx) Log(ctx context.Context, page store.Page) (out []store.LogRow, err error) {
+	rows, err := t.QueryContext(ctx, sqlLog, page.After, page.Size())
+	if err != nil {
+		return nil, wrap(err, "read log")
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		var r store.LogRow
+		e := &r.Entry
+		if err := rows.Scan(&e.Position, &e.Kind, &e.RecordedAt, &e.Digest, &e.PrevHash, &e.Hash, &r.Record); err != nil {
+			return nil, wrap(err, "read log")
+		}
+		out = append(out, r)
+	}
+	return out, wrap(rows.Err(), "read log")
+}
+
+const sqlBlob = `SELECT data FROM blobs WHERE sha256 = ?`
+
+// Blob implements store.Reader.
+func (t *tx) Blob(ctx context.Context, sha256 string) ([]byte, error) {
+	var data []byte
+	if err := t.QueryRowContext(ctx, sqlBlob, sha256).Scan(&data); err != nil {
+		return nil, wrap(err, "read blob")
+	}
+	if seal.SHA256Hex(data) != sha256 {
+		return nil, fmt.Errorf("read blob %s: %w: its bytes are others", sha256, store.ErrCorrupt)
+	}
+	return data, nil
+}
+
+// selectFrom begins each statement that reads rows: i is the index, l the log.
+const (
+	selectFrom = `SELECT l.position, l.recorded_at, l.record FROM `
+	joinLog    = ` i JOIN log l ON l.position = i.position `
+	pageOf     = ` i.position > ? ORDER BY i.position LIMIT ?`
+	newestOf   = ` ORDER BY i.position DESC LIMIT 1`
+)
+
+const sqlRepositoryAt = selectFrom + `repositories` + joinLog +
+	`WHERE i.path = ? AND i.device = ? AND i.inode = ?` + newestOf
+
+// RepositoryAt implements store.Reader.
+func (t *tx) RepositoryAt(ctx context.Context, p store.Place) (store.Row[store.Repository], error) {
+	return one[store.Repository](ctx, t, sqlRepositoryAt, p.Path, p.Device, p.Inode)
+}
+
+const sqlLanes = selectFrom + `lanes` + joinLog + `WHERE` + pageOf
+
+// Lanes implements store.Reader.
+func (t *tx) Lanes(ctx context.Context, page store.Page) ([]store.Row[store.Lane], error) {
+	return list[store.Lane](ctx, t, page, sqlLanes)
+}
+
+const sqlLaneRevocations = selectFrom + `lane_revocations` + joinLog + `WHERE` + pageOf
+
+// LaneRevocations implements store.Reader.
+func (t *tx) LaneRevocations(ctx context.Context, page store.Page) ([]store.Row[store.LaneRevocation], error) {
+	return list[store.LaneRevocation](ctx, t, page, sqlLaneRevocations)
+}
+
+const sqlToken = selectFrom + `tokens` + joinLog + `WHERE i.token_hash = ?`
+
+// Token implements store.Reader.
+func (t *tx) Token(ctx context.Context, hash string) (store.Row[store.Token], error) {
+	return one[store.Token](ctx, t, sqlToken, hash)
+}
+
+const sqlTokens = selectFrom + `tokens` + joinLog + `WHERE` + pageOf
+
+// Tokens implements store.Reader.
+func (t *tx) Tokens(ctx context.Context, page store.Page) ([]store.Row[store.Token], error) {
+	return list[store.Token](ctx, t, page, sqlTokens)
+}
+
+const sqlTokenRevocations = selectFrom + `token_revocations` + joinLog + `WHERE` + pageOf
+
+// TokenRevocations implements store.Reader.
+func (t *tx) TokenRevocations(ctx context.Context, page store.Page) ([]store.Row[store.TokenRevocation], error) {
+	return list[store.TokenRevocation](ctx, t, page, sqlTokenRevocations)
+}
+
+const sqlOpened = selectFrom + `opened` + joinLog + `WHERE i.repository_id = ? AND` + pageOf
+
+// Opened implements store.Reader.
+func (t *tx) Opened(ctx context.Context, repositoryID string, page store.Page) ([]store.Row[store.Opened], error) {
+	return list[store.Opened](ctx, t, page, sqlOpened, repositoryID)
+}
+
+const sqlReceipt = selectFrom + `receipts` + joinLog + `WHERE i.seal = ?`
+
+// Receipt implements store.Reader.
+func (t *tx) Receipt(ctx context.Context, sealDigest string) (store.Row[store.Receipt], error) {
+	return one[store.Receipt](ctx, t, sqlReceipt, sealDigest)
+}
+
+const (
+	sqlReceipts        = selectFrom + `receipts` + joinLog + `WHERE i.repository_id = ? AND` + pageOf
+	sqlReceiptsOfCheck = selectFrom + `receipts` + joinLog + `WHERE i.repository_id = ? AND i.check_digest = ? AND` + pageOf
+)
+
+// Receipts implements store.Reader.
+func (t *tx) Receipts(ctx context.Context, repositoryID, checkDigest string, page store.Page) ([]store.Row[store.Receipt], error) {
+	if checkDigest == "" {
+		return list[store.Receipt](ctx, t, page, sqlReceipts, repositoryID)
+	}
+	return list[store.Receipt](ctx, t, page, sqlReceiptsOfCheck, repositoryID, checkDigest)
+}
+
+const sqlLedger = selectFrom + `ledgers` + joinLog + `WHERE i.repository_id = ? AND i.run_id = ?` + newestOf
+
+// Ledger implements store.Reader.
+func (t *tx) Ledger(ctx context.Context, repositoryID, runID string) (store.Row[store.Ledger], error) {
+	return one[store.Ledger](ctx, t, sqlLedger, repositoryID, runID)
+}
+
+const sqlPolicy = selectFrom + `policies` + joinLog + `WHERE i.repository_id = ?` + newestOf
+
+// Policy implements store.Reader.
+func (t *tx) Policy(ctx context.Context, repositoryID string) (store.Row[store.Policy], error) {
+	return one[store.Policy](ctx, t, sqlPolicy, repositoryID)
+}
+
+const sqlAttestations = selectFrom + `attestations` + joinLog + `WHERE i.repository_id = ? AND` + pageOf
+
+// Attestations implements store.Reader.
+func (t *tx) Attestations(ctx context.Context, repositoryID string, page store.Page) ([]store.Row[store.Attestation], error) {
+	return list[store.Attestation](ctx, t, page, sqlAttestations, repositoryID)
+}
+
+const sqlAttestationRevocations = selectFrom + `attestation_revocations` + joinLog + `WHERE i.repository_id = ? AND` + pageOf
+
+// AttestationRevocations implements store.Reader.
+func (t *tx) AttestationRevocations(ctx context.Context, repositoryID string, page store.Page) ([]store.Row[store.AttestationRevocation], error) {
+	return list[store.AttestationRevocation](ctx, t, page, sqlAttestationRevocations, repositoryID)
+}
+
+const sqlExplanations = selectFrom + `explanations` + joinLog + `WHERE i.repository_id = ? AND` + pageOf
+
+// Explanations implements store.Reader.
+func (t *tx) Explanations(ctx context.Context, repositoryID string, page store.Page) ([]store.Row[store.Explanation], error) {
+	return list[store.Explanation](ctx, t, page, sqlExplanations, repositoryID)
+}
