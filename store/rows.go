@@ -92,9 +92,12 @@ type Opened struct {
 }
 
 // Receipt is a sealed receipt. The blob is the envelope; the rest helps to
-// find it.
+// find it. LaneEpoch, Sequence and PrevSeal are its place in its lane's chain.
 type Receipt struct {
 	Seal           string `json:"seal"`
+	PrevSeal       string `json:"prev_seal"`
+	LaneEpoch      string `json:"lane_epoch"`
+	Sequence       int64  `json:"sequence"`
 	RepositoryID   string `json:"repository_id"`
 	RunID          string `json:"run_id"`
 	CheckID        string `json:"check_id"`

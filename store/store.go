@@ -53,7 +53,7 @@ const MaxPage = 500
 var NoLedger = strings.Repeat("0", 64)
 
 // MaxBlob is the most bytes of one blob.
-const MaxBlob = 16 << 20
+const MaxBlob = 64 << 20
 
 // Page asks for rows after a position, oldest first, at most Limit (zero and
 // anything above MaxPage: MaxPage).
