@@ -1,0 +1,399 @@
+package gocheck
+
+import (
+	"errors"
+	"fmt"
+	"go/build"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"striatum/receipt"
+)
+
+// BuildContext is what decides which files of a package are compiled.
+type BuildContext struct {
+	GOOS, GOARCH string
+	CgoEnabled   bool
+	GoVersion    string // of the toolchain, "go1.26.1"
+}
+
+// Discovery is what the sources of a check's packages declare.
+type Discovery struct {
+	Module   Module
+	Packages []Package // sorted by import path
+	// Incomplete lists files that could not be counted because they are over a
+	// bound; a test check with any is indeterminate (census_incomplete).
+	Incomplete []string
+}
+
+// Package is one package of a check.
+type Package struct {
+	ImportPath string
+	Dir        string // slash-separated, relative to the tree
+	Name       string // package clause; of the internal test files if it has no other
+	XTestName  string // package clause of the external test files
+
+	// Files that the context selects, sorted.
+	GoFiles    []string // cgo files included
+	TestFiles  []string // internal: of package Name
+	XTestFiles []string // external: of package XTestName
+
+	// Imports of each kind of files that are packages of the same check.
+	Imports, TestImports []string
+
+	Tests    []Test
+	TestMain bool
+	// Problem is why the go command cannot load the package; empty: it can.
+	Problem string
+}
+
+// Kind tells the kinds of discovered tests apart.
+type Kind uint8
+
+// The kinds of tests. Benchmarks are none.
+const (
+	_ Kind = iota
+	TestFunc
+	FuzzTarget // its seeds run
+	Example    // with an Output comment
+)
+
+// Test is one function that the testing package will run.
+type Test struct {
+	Name     string
+	Kind     Kind
+	External bool // of package XTestName
+}
+
+// HasTests reports whether a test binary is built for the package.
+func (p Package) HasTests() bool { return len(p.TestFiles)+len(p.XTestFiles) > 0 }
+
+// Census reads which packages the patterns of params name, as the go command
+// in ctx sees them, and which tests they declare. Sources that do not parse are
+// left to the compiler. Findings: test files left out, a TestMain that never
+// runs the tests, names that only look like tests, examples that are compiled
+// and not run, packages that an ignore line leaves out. The error is one of
+// reading the tree or a bad pattern; a *LiteralError names a folder that is not
+// there.
+func Census(tree fs.FS, m Module, params Params, ctx BuildContext) (Discovery, []receipt.Finding, error) {
+	c := &census{
+		tree: tree, module: m, context: ctx.goBuild(tree, params.Tags), seen: map[string]bool{},
+		platform: fmt.Sprintf("%s/%s, cgo %s", ctx.GOOS, ctx.GOARCH, map[bool]string{true: "on", false: "off"}[ctx.CgoEnabled]),
+	}
+	c.found.Module = m
+	for _, s := range params.patterns() {
+		p, err := parsePattern(s)
+		if err != nil {
+			return Discovery{}, nil, err
+		}
+		dir := path.Join(m.Dir, p.dir)
+		if info, err := fs.Stat(tree, dir); err != nil || !info.IsDir() {
+			return Discovery{}, nil, &LiteralError{Pattern: s}
+		}
+		if p.tree {
+			err = c.walk(dir, true)
+		} else {
+			err = c.dir(dir)
+		}
+		if err != nil {
+			return Discovery{}, nil, err
+		}
+	}
+	slices.SortFunc(c.found.Packages, func(a, b Package) int { return strings.Compare(a.ImportPath, b.ImportPath) })
+	c.keepOwnImports()
+	return c.found, boundFindings(c.notes.Findings), nil
+}
+
+// LiteralError says that a package pattern names a folder that is not there.
+type LiteralError struct{ Pattern string }
+
+func (e *LiteralError) Error() string {
+	return fmt.Sprintf("find packages %q: there is no such folder in the module", e.Pattern)
+}
+
+// goBuild returns the context of package go/build over tree, whose root is "/".
+// It has hooks for every access, so that go/build looks at nothing else and
+// never asks a go command.
+func (c BuildContext) goBuild(tree fs.FS, tags []string) *build.Context {
+	rel := func(p string) string {
+		if p = strings.TrimPrefix(path.Clean(p), "/"); p != "" {
+			return p
+		}
+		return "."
+	}
+	return &build.Context{
+		GOOS: c.GOOS, GOARCH: c.GOARCH, CgoEnabled: c.CgoEnabled, Compiler: "gc",
+		BuildTags: tags, ToolTags: toolTags(c.GOARCH), ReleaseTags: releaseTags(c.GoVersion),
+		JoinPath:      path.Join,
+		SplitPathList: func(list string) []string { return strings.Split(list, ":") },
+		IsAbsPath:     path.IsAbs,
+		IsDir: func(p string) bool {
+			info, err := fs.Stat(tree, rel(p))
+			return err == nil && info.IsDir()
+		},
+		HasSubdir: func(string, string) (string, bool) { return "", false },
+		ReadDir: func(p string) ([]fs.FileInfo, error) {
+			entries, err := fs.ReadDir(tree, rel(p))
+			if err != nil {
+				return nil, err
+			}
+			infos := make([]fs.FileInfo, 0, len(entries))
+			for _, e := range entries {
+				info, err := e.Info()
+				if err != nil {
+					return nil, err
+				}
+				infos = append(infos, info)
+			}
+			return infos, nil
+		},
+		OpenFile: func(p string) (io.ReadCloser, error) {
+			f, err := tree.Open(rel(p))
+			if err != nil {
+				return nil, err
+			}
+			return &cappedFile{File: f, name: rel(p), left: MaxSourceBytes}, nil
+		},
+	}
+}
+
+// cappedFile fails once more than its bound was read.
+type cappedFile struct {
+	fs.File
+	name string
+	left int64
+}
+
+func (f *cappedFile) Read(p []byte) (int, error) {
+	n, err := f.File.Read(p)
+	if f.left -= int64(n); f.left < 0 {
+		return 0, &tooLargeError{name: f.name, limit: MaxSourceBytes}
+	}
+	return n, err
+}
+
+// toolTags are the architecture's baseline, which the go command sets unless
+// the environment asks for more. Experiments are off.
+func toolTags(goarch string) []string {
+	switch goarch {
+	case "amd64":
+		return []string{"amd64.v1"}
+	case "arm64":
+		return []string{"arm64.v8.0"}
+	case "386":
+		return []string{"386.sse2"}
+	case "ppc64", "ppc64le":
+		return []string{goarch + ".power8"}
+	case "riscv64":
+		return []string{"riscv64.rva20u64"}
+	}
+	return nil
+}
+
+// releaseTags are go1.1 up to the toolchain's release.
+func releaseTags(version string) []string {
+	rest := strings.TrimPrefix(version, "go1.")
+	end := strings.IndexFunc(rest, func(r rune) bool { return r < '0' || r > '9' })
+	if end >= 0 {
+		rest = rest[:end]
+	}
+	minor, err := strconv.Atoi(rest)
+	if err != nil || minor > 999 {
+		return nil
+	}
+	tags := make([]string, minor)
+	for i := range tags {
+		tags[i] = "go1." + strconv.Itoa(i+1)
+	}
+	return tags
+}
+
+type census struct {
+	tree     fs.FS
+	module   Module
+	context  *build.Context
+	platform string
+	seen     map[string]bool // folders looked at
+	found    Discovery
+	notes    Notes
+}
+
+// walk looks at dir and what is below it, by the go command's rules for "...":
+// not into folders with a reserved name, into other modules, nor what an
+// ignore line names.
+func (c *census) walk(dir string, top bool) error {
+	name := path.Base(dir)
+	if dir != "." && hiddenDir(name) {
+		return c.excludedTree(dir)
+	}
+	if c.ignored(dir) {
+		c.notes.find("package_ignored", dir, "an ignore line of go.mod leaves this folder out of ./...")
+		return nil
+	}
+	if !top {
+		if info, err := fs.Stat(c.tree, path.Join(dir, "go.mod")); err == nil && !info.IsDir() {
+			return nil // FindModule's finding module_not_checked
+		}
+	}
+	if err := c.dir(dir); err != nil {
+		return err
+	}
+	entries, err := fs.ReadDir(c.tree, dir)
+	if err != nil {
+		return fmt.Errorf("list folder %q: %w", dir, err)
+	}
+	for _, e := range entries {
+		// Below a folder named vendor "..." matches nothing.
+		if !e.IsDir() || !top && name == "vendor" {
+			continue
+		}
+		if err := c.walk(path.Join(dir, e.Name()), false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ignored applies the ignore lines of go.mod as the go command does: "./p" is a
+// prefix of the folder relative to the module, "p" any part of it.
+func (c *census) ignored(dir string) bool {
+	rel := relative(c.module.Dir, dir)
+	if rel == "" {
+		return false
+	}
+	for _, line := range c.module.ignored {
+		p, anchored := strings.CutPrefix(line, "./")
+		p = "/" + strings.Trim(path.Clean(p), "/") + "/"
+		if anchored && strings.HasPrefix("/"+rel+"/", p) || !anchored && strings.Contains("/"+rel+"/", p) {
+			return true
+		}
+	}
+	return false
+}
+
+// relative returns dir below base, both relative to the tree; "" for base.
+func relative(base, dir string) string {
+	if base == dir {
+		return ""
+	}
+	if base == "." {
+		return dir
+	}
+	return strings.TrimPrefix(dir, base+"/")
+}
+
+// excludedTree notes test files below a folder whose name hides it from "...".
+// testdata is where Go itself keeps files that are not packages.
+func (c *census) excludedTree(dir string) error {
+	if path.Base(dir) == "testdata" {
+		return nil
+	}
+	count := 0
+	err := fs.WalkDir(c.tree, dir, func(p string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && strings.HasSuffix(p, "_test.go") {
+			count++
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("list folder %q: %w", dir, err)
+	}
+	if count > 0 {
+		c.notes.find("test_directory_excluded", dir, fmt.Sprintf("./... leaves the folder out because of its name; test files in it: %d", count))
+	}
+	return nil
+}
+
+// dir reads the package in dir, if there is one.
+func (c *census) dir(dir string) error {
+	if c.seen[dir] {
+		return nil
+	}
+	c.seen[dir] = true
+	b, err := c.context.ImportDir("/"+dir, 0)
+	var noGo *build.NoGoError
+	if errors.As(err, &noGo) {
+		c.excludedFiles(dir, b)
+		return nil
+	}
+	p := Package{
+		Dir: dir, ImportPath: path.Join(c.module.Path, relative(c.module.Dir, dir)), Name: b.Name,
+		GoFiles:   slices.Sorted(slices.Values(slices.Concat(b.GoFiles, b.CgoFiles))),
+		TestFiles: b.TestGoFiles, XTestFiles: b.XTestGoFiles,
+		Imports: b.Imports, TestImports: slices.Concat(b.TestImports, b.XTestImports),
+	}
+	if err != nil {
+		p.Problem = err.Error()
+		var tooLarge *tooLargeError
+		if errors.As(err, &tooLarge) {
+			c.found.Incomplete = append(c.found.Incomplete, tooLarge.name)
+		}
+	}
+	c.excludedFiles(dir, b)
+	c.testFuncs(&p)
+	c.found.Packages = append(c.found.Packages, p)
+	return nil
+}
+
+func (c *census) excludedFiles(dir string, b *build.Package) {
+	for _, name := range b.IgnoredGoFiles {
+		if strings.HasSuffix(name, "_test.go") {
+			c.notes.find("test_file_excluded", path.Join(dir, name), "its name or its build constraints leave it out for "+c.platform)
+		}
+	}
+	entries, err := fs.ReadDir(c.tree, dir)
+	if err != nil {
+		return // ImportDir has listed the same folder
+	}
+	for _, e := range entries {
+		if name := e.Name(); strings.HasSuffix(name, "_test.go") && (name[0] == '_' || name[0] == '.') {
+			c.notes.find("test_file_excluded", path.Join(dir, name), "go ignores files with such a name")
+		}
+	}
+	for _, name := range b.SysoFiles {
+		c.notes.find("prebuilt_object", path.Join(dir, name), "the linker takes this file as it is")
+	}
+}
+
+// keepOwnImports drops imports that are no packages of the check.
+func (c *census) keepOwnImports() {
+	own := map[string]bool{}
+	for _, p := range c.found.Packages {
+		own[p.ImportPath] = true
+	}
+	keep := func(list []string) []string {
+		list = slices.DeleteFunc(slices.Clone(list), func(s string) bool { return !own[s] })
+		slices.Sort(list)
+		return slices.Compact(list)
+	}
+	for i := range c.found.Packages {
+		p := &c.found.Packages[i]
+		p.Imports, p.TestImports = keep(p.Imports), keep(p.TestImports)
+	}
+}
+
+// boundFindings keeps MaxFindings of each code and says how many were left out.
+func boundFindings(all []receipt.Finding) []receipt.Finding {
+	count := map[string]int{}
+	var kept []receipt.Finding
+	for _, f := range all {
+		if count[f.Code]++; count[f.Code] <= MaxFindings {
+			kept = append(kept, f)
+		}
+	}
+	var codes []string
+	for code, n := range count {
+		if n > MaxFindings {
+			codes = append(codes, code)
+		}
+	}
+	slices.Sort(codes)
+	for _, code := range codes {
+		kept = append(kept, receipt.Finding{Code: code, Detail: fmt.Sprintf("and %d more", count[code]-MaxFindings)})
+	}
+	return kept
+}

@@ -1,0 +1,172 @@
+package gocheck
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"path"
+
+	"striatum/receipt"
+)
+
+// Planted is a known-bad file for one package. Its names are random words that
+// say nothing of their purpose.
+type Planted struct {
+	ImportPath string
+	Path       string // of the new file, slash-separated, relative to the tree
+	Data       []byte
+	Test       string // for go-test: the test that must fail
+	Line       int    // for go-vet and go-build: where the error is
+}
+
+// word draws n lower-case letters.
+func word(rnd io.Reader, n int) (string, error) {
+	buf := make([]byte, n)
+	for i := 0; i < n; {
+		var b [1]byte
+		if _, err := io.ReadFull(rnd, b[:]); err != nil {
+			return "", fmt.Errorf("draw a random name: %w", err)
+		}
+		if b[0] < 26*9 { // every letter is as likely as any other
+			buf[i] = 'a' + b[0]%26
+			i++
+		}
+	}
+	return string(buf), nil
+}
+
+// words draws the names that one planted file needs. They are longer than any
+// GOOS or GOARCH, so that no file name is a constraint.
+func words(rnd io.Reader) ([5]string, error) {
+	var w [5]string
+	for i := range w {
+		var err error
+		if w[i], err = word(rnd, 13); err != nil {
+			return w, err
+		}
+	}
+	return w, nil
+}
+
+// PlantTest returns a file with one failing test for each package of d that has
+// tests: in the package of the first internal test file, or in the external one
+// if there are only such. It is to be there when the tests are compiled and
+// only then, so that the folder that they run in is that of a real run. Names
+// are drawn from rnd; an error is one of reading it.
+func PlantTest(d Discovery, rnd io.Reader) ([]Planted, error) {
+	var all []Planted
+	for _, p := range d.Packages {
+		if !p.HasTests() {
+			continue
+		}
+		w, err := words(rnd)
+		if err != nil {
+			return nil, err
+		}
+		clause := p.Name
+		if len(p.TestFiles) == 0 {
+			clause = p.XTestName
+		}
+		test := "Test" + string(w[1][0]-'a'+'A') + w[1][1:]
+		data := fmt.Sprintf("package %s\n\nimport %s \"testing\"\n\nfunc %s(t *%s.T) {\n\tt.Errorf(\"got %%q, want %%q\", %q, %q)\n}\n",
+			clause, w[2], test, w[2], w[3], w[4])
+		all = append(all, Planted{
+			ImportPath: p.ImportPath, Path: path.Join(p.Dir, "zz_"+w[0]+"_test.go"), Data: []byte(data), Test: test,
+		})
+	}
+	return all, nil
+}
+
+// PlantVet returns, for each package of d, a file that compiles and that go vet
+// must report: a call of Printf whose argument does not fit its verb.
+func PlantVet(d Discovery, rnd io.Reader) ([]Planted, error) {
+	return plantSource(d.Packages, rnd, func(w [5]string) string {
+		return fmt.Sprintf("import %s \"fmt\"\n\nfunc %s() {\n\t%s.Printf(\"%s %%d\\n\", %q)\n}\n", w[1], w[2], w[1], w[3], w[4])
+	}, "Printf")
+}
+
+// PlantBuild returns, for each package of d that go build compiles, a file with
+// a type error.
+func PlantBuild(d Discovery, rnd io.Reader) ([]Planted, error) {
+	return plantSource(d.Buildable(), rnd, func(w [5]string) string {
+		return fmt.Sprintf("func %s() int {\n\treturn %q\n}\n", w[1], w[2])
+	}, "return")
+}
+
+// Buildable lists the packages that have more than test files.
+func (d Discovery) Buildable() []Package {
+	var all []Package
+	for _, p := range d.Packages {
+		if len(p.GoFiles) > 0 || p.Problem != "" && !p.HasTests() {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+func plantSource(packages []Package, rnd io.Reader, body func([5]string) string, at string) ([]Planted, error) {
+	var all []Planted
+	for _, p := range packages {
+		w, err := words(rnd)
+		if err != nil {
+			return nil, err
+		}
+		clause, suffix := p.Name, ".go"
+		if len(p.GoFiles) == 0 { // only test files: stay one of them
+			suffix = "_test.go"
+			if len(p.TestFiles) == 0 {
+				clause = p.XTestName
+			}
+		}
+		data := []byte(fmt.Sprintf("package %s\n\n", clause) + body(w))
+		line := 1 + bytes.Count(data[:bytes.Index(data, []byte(at))], []byte("\n"))
+		all = append(all, Planted{ImportPath: p.ImportPath, Path: path.Join(p.Dir, "zz_"+w[0]+suffix), Data: data, Line: line})
+	}
+	return all, nil
+}
+
+// JudgeTestControl judges a run of tests with planted failures, made from the
+// same discovery as planted. Every planted test must be reported failing by a
+// binary that then exits with a status of its own that is not 0.
+func JudgeTestControl(planted []Planted, runs []PackageRun) (receipt.ControlOutcome, string) {
+	byPath := map[string]PackageRun{}
+	for _, r := range runs {
+		byPath[r.ImportPath] = r
+	}
+	var missed, unclear []string
+	for _, p := range planted {
+		r, ok := byPath[p.ImportPath]
+		switch {
+		case !ok || r.Tally == nil || r.Cut != "":
+			unclear = append(unclear, p.ImportPath+" was not run to its end")
+		case r.Signal != "":
+			unclear = append(unclear, p.ImportPath+" was ended by "+r.Signal)
+		case r.ExitCode == 0:
+			missed = append(missed, p.ImportPath+" exited with status 0")
+		default:
+			s := r.Tally.tests[p.Test]
+			switch {
+			case s == nil || s.ended() == 0:
+				unclear = append(unclear, p.ImportPath+" ended before the planted test did")
+			case s.failed == 0:
+				missed = append(missed, p.ImportPath+" did not report the planted failure")
+			case s.passed+s.skipped > 0:
+				missed = append(missed, p.ImportPath+" reported the planted test with two outcomes")
+			}
+		}
+	}
+	return controlOutcome(len(planted), missed, unclear)
+}
+
+// controlOutcome: one control that did not fail is enough to void a check.
+func controlOutcome(planted int, missed, unclear []string) (receipt.ControlOutcome, string) {
+	switch {
+	case len(missed) > 0:
+		return receipt.DidNotFail, nameSome(missed)
+	case len(unclear) > 0:
+		return receipt.Invalid, nameSome(unclear)
+	case planted == 0:
+		return receipt.Invalid, "there is no package to plant a failure in"
+	}
+	return receipt.FailedAsRequired, ""
+}

@@ -1,0 +1,148 @@
+package gocheck
+
+import "strings"
+
+// What of failing tests' output is kept for people.
+const (
+	tailBytes   = 4 << 10   // of one test
+	tailsBytes  = 256 << 10 // of all open tests of a package together
+	maxFailures = 50
+)
+
+// Failure is a test that was seen failing, with the end of its output.
+type Failure struct {
+	Test string
+	Tail string
+}
+
+// Tally reads one test binary's standard output while it runs, and remembers
+// what it says of each test. It holds no output but the ends of that of open
+// and failing tests, within fixed bounds.
+type Tally struct {
+	conv     *Converter
+	tests    map[string]*seen
+	names    int // bytes
+	over     bool
+	odd      string // the first event that no honest run has
+	ends     int    // results of the whole package
+	final    Action // the package's, if the output is complete
+	tails    map[string][]byte
+	held     int // bytes in tails
+	failures []Failure
+}
+
+// seen counts the events of one test name. A name has several runs when the
+// internal and the external test package both declare it, or when TestMain runs
+// the tests more than once.
+type seen struct{ runs, passed, failed, skipped int }
+
+func (s seen) ended() int { return s.passed + s.failed + s.skipped }
+
+// NewTally returns a Tally for one test binary.
+func NewTally() *Tally {
+	t := &Tally{tests: map[string]*seen{}, tails: map[string][]byte{}}
+	t.conv = NewConverter(t.event)
+	return t
+}
+
+// Write takes the next bytes of the binary's standard output. It never fails.
+func (t *Tally) Write(p []byte) (int, error) { return t.conv.Write(p) }
+
+// Close must be called once, when the binary has ended and before it is judged.
+func (t *Tally) Close() {
+	t.conv.flush(0) // reports of a binary that died after them
+	t.conv.Close()
+	t.tails, t.held = nil, 0
+}
+
+// Failures lists tests that were seen failing, in the order of their end, at
+// most 50.
+func (t *Tally) Failures() []Failure { return t.failures }
+
+func (t *Tally) strange(why string) {
+	if t.odd == "" {
+		t.odd = why
+	}
+}
+
+func (t *Tally) event(e Event) {
+	if e.Final {
+		t.final = e.Action
+		return
+	}
+	switch e.Action {
+	case Output:
+		t.keep(e.Test, e.Output)
+		return
+	case Pause, Cont, Attr, Bench:
+		return
+	case Run, Passed, Failed, Skipped:
+	}
+	if e.Test == "" {
+		t.strange("an event without a test")
+		return
+	}
+	s := t.tests[e.Test]
+	if s == nil {
+		if len(t.tests) >= MaxTests || t.names+len(e.Test) > MaxNameBytes {
+			t.over = true
+			return
+		}
+		name := strings.Clone(e.Test)
+		t.names += len(name)
+		s = &seen{}
+		t.tests[name] = s
+	}
+	if e.Action == Run {
+		s.runs++
+		return
+	}
+	switch e.Action {
+	case Passed:
+		s.passed++
+	case Failed:
+		s.failed++
+		t.fail(e.Test)
+	case Skipped:
+		s.skipped++
+	case Run, Output, Pause, Cont, Attr, Bench:
+	}
+	if s.ended() > s.runs {
+		t.strange("an end of " + e.Test + " without its beginning")
+	}
+	t.drop(e.Test)
+}
+
+// keep appends to the tail of an open test. A tail grows to twice its size
+// before it is cut, so that a flood of short lines costs little.
+func (t *Tally) keep(test string, p []byte) {
+	if len(p) > tailBytes {
+		p = p[len(p)-tailBytes:]
+	}
+	tail, open := t.tails[test]
+	if t.held+len(p) > tailsBytes {
+		return
+	}
+	t.held -= len(tail)
+	tail = append(tail, p...)
+	if len(tail) > 2*tailBytes {
+		tail = tail[:copy(tail, tail[len(tail)-tailBytes:])]
+	}
+	t.held += len(tail)
+	if !open {
+		test = strings.Clone(test)
+	}
+	t.tails[test] = tail
+}
+
+func (t *Tally) drop(test string) {
+	t.held -= len(t.tails[test])
+	delete(t.tails, test)
+}
+
+func (t *Tally) fail(test string) {
+	if len(t.failures) < maxFailures {
+		tail := t.tails[test]
+		t.failures = append(t.failures, Failure{Test: strings.Clone(test), Tail: string(tail[max(0, len(tail)-tailBytes):])})
+	}
+}
