@@ -1,0 +1,198 @@
+package gate
+
+import (
+	"fmt"
+
+	"striatum/claim"
+	"striatum/receipt"
+	"striatum/seal"
+)
+
+// SchemaVersion marks an encoded report of this format.
+const SchemaVersion = "striatum.gate_report.v1"
+
+// NothingWasChecked is the verdict of a report that rests on no receipt.
+const NothingWasChecked = "nothing was checked"
+
+// Signal is the light that a claim shows. The zero Signal is not green.
+type Signal string
+
+// The signals, worst first.
+const (
+	Red   Signal = "red"
+	Amber Signal = "amber"
+	Green Signal = "green"
+)
+
+// Rung says how far the trust in a check's bytes got. Plain builtins stay at
+// RungNone: their bytes are not pinned.
+type Rung string
+
+// The rungs, lowest first.
+const (
+	RungNone             Rung = "none"
+	RungNamedUnpinned    Rung = "named_unpinned"
+	RungPinnedUnattested Rung = "pinned_unattested"
+	RungAttested         Rung = "attested"
+)
+
+// Report is a judgement. Claims are ascending by id.
+type Report struct {
+	SchemaVersion string       `json:"schema_version"`
+	RepositoryID  string       `json:"repository_id"`
+	RunID         string       `json:"run_id"`
+	Store         Store        `json:"store"`
+	Trust         seal.Class   `json:"trust"`
+	Tree          Tree         `json:"tree"`
+	Floor         claim.Status `json:"floor"`
+	PolicySHA256  string       `json:"policy_sha256"` // empty: none accepted
+	LedgerSeal    string       `json:"ledger_seal"`   // empty: no ledger
+	Signal        Signal       `json:"signal"`
+	Verdict       string       `json:"verdict"`
+	Checked       int          `json:"checked"` // claims whose receipt could be opened
+	Claims        []Claim      `json:"claims"`
+	Undeclared    []Undeclared `json:"undeclared"`
+}
+
+// Claim is the judgement of one required claim. Receipt and EnvelopeSHA256
+// identify the receipt that was opened for it, if any; Skipped counts the
+// skipped tests in it.
+type Claim struct {
+	ID             string       `json:"id"`
+	Statement      string       `json:"statement"`
+	CheckID        string       `json:"check_id"`
+	Authored       claim.Status `json:"authored_status"`
+	Author         string       `json:"author"`
+	Effective      claim.Status `json:"effective_status"`
+	Rung           Rung         `json:"rung"`
+	Signal         Signal       `json:"signal"`
+	Says           string       `json:"says"`
+	Bases          []Basis      `json:"bases"`
+	Receipt        string       `json:"receipt"`
+	EnvelopeSHA256 string       `json:"envelope_sha256"`
+	LaneID         string       `json:"lane_id"`
+	Attempts       Attempts     `json:"attempts"`
+	Skipped        int64        `json:"skipped"`
+	SkipsAllowed   SkipsAllowed `json:"skips_allowed"`
+}
+
+// SkipsAllowed says by what rule skipped tests may be green.
+type SkipsAllowed string
+
+// The rules for skipped tests.
+const (
+	SkipsNone   SkipsAllowed = "none"
+	SkipsListed SkipsAllowed = "listed"
+	SkipsAny    SkipsAllowed = "any"
+)
+
+// Attempts counts what was started for a check on a tree, in all runs: Made in
+// total, of which Failed failed, Inconclusive were void or indeterminate, and
+// Unsealed have no receipt, be they running or lost.
+type Attempts struct {
+	Made         int64 `json:"made"`
+	Failed       int64 `json:"failed"`
+	Inconclusive int64 `json:"inconclusive"`
+	Unsealed     int64 `json:"unsealed"`
+}
+
+// String returns it as a phrase: "2 attempts on this tree, 1 failed".
+func (a Attempts) String() string {
+	s := plural(a.Made, "attempt") + " on this tree"
+	if a.Failed > 0 {
+		s += fmt.Sprintf(", %d failed", a.Failed)
+	}
+	if a.Inconclusive > 0 {
+		s += fmt.Sprintf(", %d inconclusive", a.Inconclusive)
+	}
+	if a.Unsealed > 0 {
+		s += fmt.Sprintf(", %d without a receipt", a.Unsealed)
+	}
+	return s
+}
+
+// Undeclared is a claim of the ledger that is not required. It never counts.
+type Undeclared struct {
+	ID        string       `json:"id"`
+	Statement string       `json:"statement"`
+	Authored  claim.Status `json:"authored_status"`
+	Author    string       `json:"author"`
+}
+
+// Green reports whether there is a required claim and every one is green.
+func (r Report) Green() bool {
+	for _, c := range r.Claims {
+		if c.Signal != Green {
+			return false
+		}
+	}
+	return len(r.Claims) > 0
+}
+
+// NothingChecked reports whether no required claim rests on a receipt that
+// could be opened.
+func (r Report) NothingChecked() bool { return r.Checked == 0 }
+
+// Encode returns the canonical bytes of r, a report that Evaluate made.
+func (r Report) Encode() ([]byte, error) {
+	data, err := seal.Canonical(r)
+	if err != nil {
+		return nil, fmt.Errorf("encode gate report: %w", err)
+	}
+	return data, nil
+}
+
+// conclude fills what follows from the claims: signal, verdict and trust.
+func (r *Report) conclude(isolated bool) {
+	greens := 0
+	r.Signal = Green
+	for _, c := range r.Claims {
+		switch c.Signal {
+		case Red:
+			r.Signal = Red
+		case Amber:
+			if r.Signal == Green {
+				r.Signal = Amber
+			}
+		case Green:
+			greens++
+		}
+	}
+	if greens == 0 && r.Signal == Green {
+		r.Signal = Amber
+	}
+	r.Trust = seal.ClassShared
+	if isolated {
+		r.Trust = seal.ClassIsolated
+	}
+	switch {
+	case r.NothingChecked():
+		r.Verdict = NothingWasChecked
+	default:
+		r.Verdict = fmt.Sprintf("%d of %s green at the floor %s", greens, plural(int64(len(r.Claims)), "claim"), r.Floor)
+	}
+}
+
+// says is the one sentence that stands beside the signal.
+func (c *Claim) says(r *receipt.Receipt) string {
+	switch c.Signal {
+	case Green:
+		s := fmt.Sprintf("%s: passed twice after its negative control failed; %s", c.Effective, c.Attempts)
+		if c.Skipped > 0 {
+			s += fmt.Sprintf("; %s skipped, allowed: %s", plural(c.Skipped, "test"), c.SkipsAllowed)
+		}
+		return s
+	case Red, Amber:
+		if r != nil {
+			return fmt.Sprintf("its receipt is %s; %s", r.Classification, c.Attempts)
+		}
+	}
+	return "not checked"
+}
+
+func plural(n int64, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
