@@ -85,3 +85,62 @@ const (
 	Asserted         Classification = "asserted"
 	VerifiedEligible Classification = "verified_eligible"
 )
+
+func (k CheckKind) valid() bool {
+	switch k {
+	case Builtin, BuiltinToolchain, External:
+		return true
+	}
+	return false
+}
+
+func (j Judgement) valid() bool {
+	switch j {
+	case Pass, Fail, Inconclusive:
+		return true
+	}
+	return false
+}
+
+func (o CompileOutcome) valid() bool {
+	switch o {
+	case Compiled, CompileFailed, CompileInconclusive:
+		return true
+	}
+	return false
+}
+
+func (k ControlKind) valid() bool {
+	switch k {
+	case ControlPlanted, ControlWorktree, ControlFixture, ControlNone:
+		return true
+	}
+	return false
+}
+
+func (o ControlOutcome) valid() bool {
+	switch o {
+	case FailedAsRequired, DidNotFail, Invalid, NotReached:
+		return true
+	}
+	return false
+}
+
+func (e IncidentEffect) valid() bool {
+	switch e {
+	case MakesFailed, MakesIndeterminate:
+		return true
+	}
+	return false
+}
+
+// mayPass reports whether a receipt of class c says that the check passed.
+func (c Classification) mayPass() bool {
+	switch c {
+	case Asserted, VerifiedEligible:
+		return true
+	case Failed, Void, Indeterminate:
+		return false
+	}
+	return false
+}

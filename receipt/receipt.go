@@ -8,7 +8,8 @@ const SchemaVersion = "striatum.receipt.v1"
 // Agreement, Classification and Reasons are derived from them by Derive, and
 // Open refuses a receipt whose derived fields do not follow from its facts.
 // All digests are lower-case hex SHA-256, all times RFC 3339 UTC, and all
-// sizes bytes. A receipt's envelope is at most MaxBytes long.
+// sizes bytes. A receipt's envelope is at most MaxBytes long. Which fields may be
+// empty is written beside each check in validate.go.
 type Receipt struct {
 	SchemaVersion string `json:"schema_version"`
 	ReceiptID     string `json:"receipt_id"`
@@ -38,7 +39,7 @@ type Receipt struct {
 
 	Lane       Lane   `json:"lane"`
 	CreatedAt  string `json:"created_at"`
-	SealDigest string `json:"seal_digest"`
+	SealDigest string `json:"seal_digest,omitempty"`
 }
 
 // Check says which check ran. Digest is over the check's definition, so a
@@ -152,8 +153,9 @@ type Census struct {
 	NotRun       List `json:"not_run"`
 }
 
-// List is a list of names cut to MaxList entries. Count and SHA256 (over the
-// whole list, one name a line, each ended by a newline) cover what was cut.
+// List is a sorted list of names cut to at most MaxList entries. Count and SHA256
+// (over the whole list, one name a line, each ended by a newline) cover what was
+// cut. Make one by NewList.
 type List struct {
 	Names  []string `json:"names"`
 	Count  int64    `json:"count"`

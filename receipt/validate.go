@@ -1,0 +1,292 @@
+package receipt
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"striatum/seal"
+)
+
+// FirstPrevSeal is the prev_seal of the first receipt of a chain.
+const FirstPrevSeal = "0000000000000000000000000000000000000000000000000000000000000000"
+
+// checker collects what is wrong with a receipt, by JSON name.
+type checker struct{ errs []error }
+
+func (c *checker) want(ok bool, field, what string, args ...any) {
+	if !ok && len(c.errs) < 10 {
+		c.errs = append(c.errs, fmt.Errorf("%s: %s", field, fmt.Sprintf(what, args...)))
+	}
+}
+
+func (c *checker) err() error { return errors.Join(c.errs...) }
+
+func (c *checker) id(field, s string) { c.want(validID(s), field, "%q is not an id", s) }
+func (c *checker) maybeID(field, s string) {
+	if s != "" {
+		c.id(field, s)
+	}
+}
+
+func (c *checker) digest(field, s string) {
+	c.want(seal.ValidDigest(s), field, "%q is not a SHA-256 digest", s)
+}
+
+func (c *checker) maybeDigest(field, s string) {
+	if s != "" {
+		c.digest(field, s)
+	}
+}
+
+func (c *checker) code(field, s string) { c.want(validCode(s), field, "%q is not a code", s) }
+
+func (c *checker) natural(field string, n int64) { c.want(n >= 0, field, "%d is negative", n) }
+
+func (c *checker) time(field, s string) {
+	_, err := time.Parse(time.RFC3339Nano, s)
+	c.want(err == nil && strings.HasSuffix(s, "Z"), field, "%q is not a time in RFC 3339 and UTC", s)
+}
+
+// validID accepts up to 200 letters, digits and ._:+/@-, not beginning with a
+// sign that a command line could take for an option.
+func validID(s string) bool {
+	if s == "" || len(s) > 200 || s[0] == '-' {
+		return false
+	}
+	for i := range len(s) {
+		if !alnum(s[i]) && strings.IndexByte("._:+/@-", s[i]) < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func alnum(b byte) bool {
+	return b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b >= '0' && b <= '9'
+}
+
+// validCode accepts up to 64 of a-z, 0-9 and ._-, beginning with a letter.
+func validCode(s string) bool {
+	if s == "" || len(s) > 64 || s[0] < 'a' || s[0] > 'z' {
+		return false
+	}
+	for i := range len(s) {
+		if b := s[i]; (!alnum(b) || b >= 'A' && b <= 'Z') && strings.IndexByte("._-", b) < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// validate checks the facts of r against the format. Derived fields must have
+// been computed; seal_digest is not looked at.
+func validate(r *Receipt) error {
+	c := &checker{}
+	c.want(r.SchemaVersion == SchemaVersion, "schema_version", "%q where %q is due", r.SchemaVersion, SchemaVersion)
+	c.id("receipt_id", r.ReceiptID)
+	c.position(r.LaneEpoch, r.Sequence, r.PrevSeal)
+	c.id("repository_id", r.RepositoryID)
+	c.maybeID("run_id", r.RunID) // empty outside any run
+	c.maybeID("job_id", r.JobID)
+	c.id("nonce", r.Nonce)
+	c.check(r.Check)
+	c.tools(r)
+	c.inputs(r.Inputs)
+	if r.Compile != nil {
+		c.want(r.Compile.Outcome.valid(), "compile/outcome", "%q is not known", r.Compile.Outcome)
+		c.maybeExecution("compile/execution", r.Compile.Execution)
+	}
+	c.control(r)
+	c.want(len(r.Executions) <= realExecutions, "executions", "%d are more than %d", len(r.Executions), realExecutions)
+	for i, e := range r.Executions {
+		c.execution(fmt.Sprintf("executions/%d", i), e)
+		c.want(e.Judgement != Pass || e.ResultSHA256 != "" || r.Check.Agreement == "exit_code",
+			fmt.Sprintf("executions/%d/result_sha256", i), "a passed execution has none")
+	}
+	c.census(r.Census)
+	c.notes(r)
+	c.posture(r.Posture)
+	c.limits(r.Limits)
+	c.id("lane/lane_id", r.Lane.LaneID)
+	c.id("lane/host_fingerprint", r.Lane.HostFingerprint)
+	c.id("lane/os", r.Lane.OS)
+	c.id("lane/arch", r.Lane.Arch)
+	c.time("created_at", r.CreatedAt)
+	if r.Classification.mayPass() {
+		c.complete(r)
+	}
+	return c.err()
+}
+
+// position checks the place in the chain of a lane.
+func (c *checker) position(epoch string, sequence int64, prev string) {
+	c.id("lane_epoch", epoch)
+	c.want(sequence >= 1, "sequence", "%d is below 1", sequence)
+	c.digest("prev_seal", prev)
+	c.want((sequence == 1) == (prev == FirstPrevSeal), "prev_seal", "64 zeros stand before the first of a chain, and only there")
+}
+
+// complete checks that a receipt which says that the check passed leaves nothing
+// open about what was judged, and by what.
+func (c *checker) complete(r *Receipt) {
+	c.digest("inputs/manifest_sha256", r.Inputs.ManifestSHA256)
+	c.digest("posture/seccomp_sha256", r.Posture.SeccompSHA256)
+	c.want(r.Tools.ClosureSHA256 != "" || r.Tools.Image != "", "tools/closure_sha256", "neither a closure nor an image")
+}
+
+func (c *checker) check(k Check) {
+	c.id("check/id", k.ID)
+	c.want(k.Kind.valid(), "check/kind", "%q is not known", k.Kind)
+	c.digest("check/check_digest", k.Digest)
+	c.want(k.Kind != External || len(k.Argv) > 0 && k.Argv[0] != "", "check/argv", "an external check has none")
+	c.maybeID("check/backs_claim", k.BacksClaim) // empty when no workflow declares one
+}
+
+func (c *checker) tools(r *Receipt) {
+	t := r.Tools
+	c.maybeDigest("tools/binary_sha256", t.BinarySHA256)
+	c.maybeDigest("tools/closure_sha256", t.ClosureSHA256)
+	if _, digest, ok := strings.Cut(t.Image, "@sha256:"); t.Image != "" {
+		c.want(ok && seal.ValidDigest(digest), "tools/image", "%q is not named by its digest", t.Image)
+	}
+	c.maybeID("tools/builtin_id", t.BuiltinID)
+	c.want((t.BuiltinID == "") == (r.Check.Kind == External), "tools/builtin_id", "builtins have one, external checks none")
+	c.maybeDigest("tools/striatum_sha256", t.StriatumSHA256)
+	c.maybeDigest("tools/environment_sha256", t.EnvironmentSHA)
+}
+
+func (c *checker) inputs(in Inputs) {
+	c.digest("inputs/tree_sha256", in.TreeSHA256)
+	c.maybeDigest("inputs/manifest_sha256", in.ManifestSHA256) // empty when the lane died before it was made
+	if in.GitCommit != "" {
+		padded := in.GitCommit
+		if len(padded) == 40 {
+			padded += FirstPrevSeal[:24]
+		}
+		c.want(seal.ValidDigest(padded), "inputs/git_commit", "%q is not a full commit id", in.GitCommit)
+	}
+	c.natural("inputs/files", in.Files)
+	c.natural("inputs/bytes", in.Bytes)
+	c.maybeDigest("inputs/policy_sha256", in.PolicySHA256)
+	c.maybeDigest("inputs/intent_sha256", in.IntentSHA256)
+	c.maybeDigest("inputs/pins_sha256", in.PinsSHA256)
+	c.maybeDigest("inputs/definition_sha256", in.DefinitionSHA256)
+	c.maybeDigest("inputs/cache_sha256", in.CacheSHA256)
+	if d := in.Dependencies; d != nil {
+		c.digest("inputs/dependencies/digest", d.Digest)
+		for _, n := range []int64{d.SumDB, d.Accepted, d.FirstSeen, d.Self} {
+			c.natural("inputs/dependencies", n)
+		}
+	}
+}
+
+func (c *checker) control(r *Receipt) {
+	k := r.Control
+	c.want(k.Kind.valid(), "control/kind", "%q is not known", k.Kind)
+	c.want(k.Outcome.valid(), "control/outcome", "%q is not known", k.Outcome)
+	c.want(k.Kind == ControlNone || (k.Kind == ControlPlanted) == (r.Check.Kind != External),
+		"control/kind", "%q does not fit a check of kind %q", k.Kind, r.Check.Kind)
+	c.maybeDigest("control/mutation_sha256", k.MutationSHA256)
+	c.maybeExecution("control/baseline", k.Baseline)
+	c.maybeExecution("control/execution", k.Execution)
+	explained := k.Outcome == Invalid || k.Outcome == NotReached
+	c.want(explained == (k.Why != ""), "control/why", "invalid and not_reached have one, the other outcomes none")
+	switch k.Outcome {
+	case FailedAsRequired:
+		e := k.Execution
+		c.want(k.Kind != ControlNone && e != nil && e.Judgement == Fail && e.Signal == "" && !e.TimedOut && !e.OOM,
+			"control/outcome", "failed_as_required without an execution that failed by the check's own judgement")
+		c.want(k.Kind != ControlFixture || k.Baseline != nil && k.Baseline.Judgement == Pass,
+			"control/baseline", "the fixture was not seen to pass unmutated")
+	case DidNotFail:
+		c.want(k.Kind != ControlNone && k.Execution != nil && k.Execution.Judgement == Pass,
+			"control/outcome", "did_not_fail without an execution that passed")
+	case Invalid, NotReached:
+	}
+}
+
+func (c *checker) maybeExecution(field string, e *Execution) {
+	if e != nil {
+		c.execution(field, *e)
+	}
+}
+
+func (c *checker) execution(field string, e Execution) {
+	c.want(e.Judgement.valid(), field+"/judgement", "%q is not known", e.Judgement)
+	c.reasons(field+"/reasons", e.Reasons)
+	c.want(e.ExitCode >= -1 && e.ExitCode <= 255, field+"/exit_code", "%d is outside -1 to 255", e.ExitCode)
+	c.want(e.Signal == "" || strings.HasPrefix(e.Signal, "SIG") && validID(e.Signal), field+"/signal", "%q is not a signal", e.Signal)
+	c.want(e.Judgement != Pass || e.ExitCode == 0 && e.Signal == "", field+"/judgement", "passed with exit code %d %s", e.ExitCode, e.Signal)
+	c.maybeDigest(field+"/stdout_sha256", e.StdoutSHA256)
+	c.maybeDigest(field+"/stderr_sha256", e.StderrSHA256)
+	c.maybeDigest(field+"/result_sha256", e.ResultSHA256)
+	for _, n := range []int64{e.StdoutBytes, e.StderrBytes, e.DurationMS, e.MaxRSSBytes, e.CPUMS} {
+		c.natural(field, n)
+	}
+	c.time(field+"/started_at", e.StartedAt)
+}
+
+func (c *checker) reasons(field string, reasons []Reason) {
+	for _, r := range reasons {
+		c.code(field, r.Code)
+	}
+}
+
+func (c *checker) census(s *Census) {
+	if s == nil {
+		return
+	}
+	for _, n := range []int64{s.Discovered, s.Run, s.Passed, s.Failed, s.Skipped, s.Subtests} {
+		c.natural("census", n)
+	}
+	c.list("census/passed_tests", s.PassedTests)
+	c.list("census/skipped_tests", s.SkippedTests)
+	c.list("census/failed_tests", s.FailedTests)
+	c.list("census/not_run", s.NotRun)
+}
+
+func (c *checker) list(field string, l List) {
+	n := int64(len(l.Names))
+	c.want(n <= MaxList && n <= l.Count, field, "%d names, a count of %d and a limit of %d", n, l.Count, MaxList)
+	c.want(slices.IsSorted(l.Names), field, "not sorted")
+	for _, name := range l.Names {
+		c.want(!strings.Contains(name, "\n"), field, "a newline in a name")
+	}
+	c.digest(field+"/sha256", l.SHA256)
+	c.want(n < l.Count || l.SHA256 == linesDigest(l.Names), field+"/sha256", "not the digest of the names")
+}
+
+// notes checks findings and incidents.
+func (c *checker) notes(r *Receipt) {
+	c.want(len(r.Findings) <= MaxList+1, "findings", "%d are too many", len(r.Findings))
+	for _, f := range r.Findings {
+		c.code("findings", f.Code)
+	}
+	c.want(len(r.Incidents) <= MaxList+1, "incidents", "%d are too many", len(r.Incidents))
+	for _, i := range r.Incidents {
+		c.code("incidents", i.Code)
+		c.want(i.Effect.valid(), "incidents/effect", "%q is not known", i.Effect)
+	}
+}
+
+func (c *checker) posture(p Posture) {
+	c.maybeDigest("posture/seccomp_sha256", p.SeccompSHA256)
+	seen := map[string]bool{}
+	for _, f := range p.Facets {
+		c.code("posture/facets", f.Name)
+		c.want(!seen[f.Name], "posture/facets", "%q is there twice", f.Name)
+		c.want(f.Observer == "init" || f.Observer == "lane", "posture/facets", "%q is not an observer", f.Observer)
+		seen[f.Name] = true
+	}
+}
+
+func (c *checker) limits(l Limits) {
+	for _, n := range []int64{l.WallClockMS, l.MemoryBytes, l.Pids, l.MilliCPUs, l.OutputBytes, l.DiskBytes} {
+		c.natural("limits", n)
+	}
+	known := []string{"", "wall_clock", "memory", "pids", "output", "disk"}
+	c.want(slices.Contains(known, l.Hit), "limits/hit", "%q is not a limit", l.Hit)
+}
