@@ -20,9 +20,15 @@ type budget struct {
 	text  int // bytes of each free text
 }
 
+// maxNotes and maxText are the widest budget; validate holds every receipt to it.
+const (
+	maxNotes = 200
+	maxText  = 2048
+)
+
 // budgets are tried in order until the envelope fits.
 func budgets() []budget {
-	return []budget{{MaxList, 200, 2048}, {250, 100, 1024}, {50, 50, 512}, {10, 20, 256}, {0, 10, 128}}
+	return []budget{{MaxList, maxNotes, maxText}, {250, 100, 1024}, {50, 50, 512}, {10, 20, 256}, {0, 10, 128}}
 }
 
 // Sign derives, seals and signs r, whose derived fields and seal need not be
@@ -96,8 +102,17 @@ func (b budget) apply(r *Receipt) {
 	}
 }
 
+// keep says how many of n notes stay. One more than the budget still fits: that
+// is the place of the entry which counts the rest.
+func (b budget) keep(n int) int {
+	if n <= b.notes+1 {
+		return n
+	}
+	return b.notes
+}
+
 func (b budget) reasons(in []Reason) []Reason {
-	out := in[:min(len(in), b.notes)]
+	out := in[:b.keep(len(in))]
 	for i := range out {
 		out[i].Detail = shorten(out[i].Detail, b.text)
 	}
@@ -108,7 +123,7 @@ func (b budget) reasons(in []Reason) []Reason {
 }
 
 func (b budget) findings(in []Finding) []Finding {
-	out := in[:min(len(in), b.notes)]
+	out := in[:b.keep(len(in))]
 	for i := range out {
 		out[i].Path, out[i].Detail = shorten(out[i].Path, b.text), shorten(out[i].Detail, b.text)
 	}
@@ -120,7 +135,7 @@ func (b budget) findings(in []Finding) []Finding {
 
 // incidents keeps the gravest effect of those that it cuts.
 func (b budget) incidents(in []Incident) []Incident {
-	out := in[:min(len(in), b.notes)]
+	out := in[:b.keep(len(in))]
 	for i := range out {
 		out[i].Detail = shorten(out[i].Detail, b.text)
 	}

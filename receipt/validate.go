@@ -43,6 +43,10 @@ func (c *checker) maybeDigest(field, s string) {
 
 func (c *checker) code(field, s string) { c.want(validCode(s), field, "%q is not a code", s) }
 
+func (c *checker) text(field, s string) {
+	c.want(len(s) <= maxText, field, "%d bytes are more than %d", len(s), maxText)
+}
+
 func (c *checker) natural(field string, n int64) { c.want(n >= 0, field, "%d is negative", n) }
 
 func (c *checker) time(field, s string) {
@@ -190,6 +194,8 @@ func (c *checker) control(r *Receipt) {
 	c.want(k.Kind == ControlNone || (k.Kind == ControlPlanted) == (r.Check.Kind != External),
 		"control/kind", "%q does not fit a check of kind %q", k.Kind, r.Check.Kind)
 	c.maybeDigest("control/mutation_sha256", k.MutationSHA256)
+	c.text("control/mutation_of", k.MutationOf)
+	c.text("control/why", k.Why)
 	c.maybeExecution("control/baseline", k.Baseline)
 	c.maybeExecution("control/execution", k.Execution)
 	explained := k.Outcome == Invalid || k.Outcome == NotReached
@@ -230,8 +236,10 @@ func (c *checker) execution(field string, e Execution) {
 }
 
 func (c *checker) reasons(field string, reasons []Reason) {
+	c.want(len(reasons) <= maxNotes+1, field, "%d are too many", len(reasons))
 	for _, r := range reasons {
 		c.code(field, r.Code)
+		c.text(field, r.Detail)
 	}
 }
 
@@ -261,13 +269,16 @@ func (c *checker) list(field string, l List) {
 
 // notes checks findings and incidents.
 func (c *checker) notes(r *Receipt) {
-	c.want(len(r.Findings) <= MaxList+1, "findings", "%d are too many", len(r.Findings))
+	c.want(len(r.Findings) <= maxNotes+1, "findings", "%d are too many", len(r.Findings))
 	for _, f := range r.Findings {
 		c.code("findings", f.Code)
+		c.text("findings/path", f.Path)
+		c.text("findings/detail", f.Detail)
 	}
-	c.want(len(r.Incidents) <= MaxList+1, "incidents", "%d are too many", len(r.Incidents))
+	c.want(len(r.Incidents) <= maxNotes+1, "incidents", "%d are too many", len(r.Incidents))
 	for _, i := range r.Incidents {
 		c.code("incidents", i.Code)
+		c.text("incidents/detail", i.Detail)
 		c.want(i.Effect.valid(), "incidents/effect", "%q is not known", i.Effect)
 	}
 }
@@ -279,6 +290,8 @@ func (c *checker) posture(p Posture) {
 		c.code("posture/facets", f.Name)
 		c.want(!seen[f.Name], "posture/facets", "%q is there twice", f.Name)
 		c.want(f.Observer == "init" || f.Observer == "lane", "posture/facets", "%q is not an observer", f.Observer)
+		c.text("posture/facets/required", f.Required)
+		c.text("posture/facets/observed", f.Observed)
 		seen[f.Name] = true
 	}
 }
