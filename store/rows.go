@@ -85,8 +85,9 @@ type TokenRevocation struct {
 }
 
 // Opened is a lane's signed word that a number of its chain is taken. The blob
-// is the envelope.
+// is the envelope, and Name what an explanation calls it by.
 type Opened struct {
+	Name           string `json:"name"`
 	RepositoryID   string `json:"repository_id"`
 	EnvelopeSHA256 string `json:"envelope_sha256"`
 }
@@ -142,8 +143,8 @@ type AttestationRevocation struct {
 	By           string `json:"by"`
 }
 
-// Explanation is an operator's reason for a failed receipt or a hole in a
-// chain.
+// Explanation is an operator's reason for a failed receipt, a hole in a chain or
+// a number that was never sealed. Seal is what RepositoryOf finds.
 type Explanation struct {
 	RepositoryID string `json:"repository_id"`
 	Seal         string `json:"seal"`

@@ -102,11 +102,16 @@ type Reader interface {
 	Tokens(ctx context.Context, page Page) ([]Row[Token], error)
 	TokenRevocations(ctx context.Context, page Page) ([]Row[TokenRevocation], error)
 
+	OpenedNamed(ctx context.Context, name string) (Row[Opened], error)
 	Opened(ctx context.Context, repositoryID string, page Page) ([]Row[Opened], error)
 	Receipt(ctx context.Context, seal string) (Row[Receipt], error)
 	// Receipts lists those of a repository; of one check if checkDigest is not
 	// empty.
 	Receipts(ctx context.Context, repositoryID, checkDigest string, page Page) ([]Row[Receipt], error)
+
+	// RepositoryOf returns the repository of the receipt with that seal, or that
+	// follows one with it, or of the opened record with that name.
+	RepositoryOf(ctx context.Context, sealOrName string) (repositoryID string, err error)
 
 	// Ledger returns the newest of a run.
 	Ledger(ctx context.Context, repositoryID, runID string) (Row[Ledger], error)
@@ -120,9 +125,9 @@ type Reader interface {
 
 // Writer reads and appends. Each Add method returns the position of the new
 // row. It returns ErrConflict for a row whose key is there already (a lane's
-// key, a token's hash, a receipt's seal, an envelope, the successor of a
-// ledger) and for one that names something that is not there (a blob, the lane,
-// token, attestation or receipt that it is about).
+// key, a token's hash, a receipt's seal, an opened record's name, the
+// successor of a ledger) and for one that names something that is not there (a blob, the lane,
+// token or attestation that it is about).
 type Writer interface {
 	Reader
 

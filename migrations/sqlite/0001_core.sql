@@ -53,20 +53,23 @@ CREATE TABLE token_revocations (
 
 CREATE TABLE opened (
     position        INTEGER PRIMARY KEY REFERENCES log (position),
+    name            TEXT NOT NULL UNIQUE,
     repository_id   TEXT NOT NULL,
-    envelope_sha256 TEXT NOT NULL UNIQUE REFERENCES blobs (sha256)
+    envelope_sha256 TEXT NOT NULL REFERENCES blobs (sha256)
 ) STRICT;
 CREATE INDEX opened_repository ON opened (repository_id, position);
 
 CREATE TABLE receipts (
     position        INTEGER PRIMARY KEY REFERENCES log (position),
     seal            TEXT NOT NULL UNIQUE,
+    prev_seal       TEXT NOT NULL,
     repository_id   TEXT NOT NULL,
     run_id          TEXT NOT NULL,
     check_digest    TEXT NOT NULL,
     envelope_sha256 TEXT NOT NULL REFERENCES blobs (sha256)
 ) STRICT;
 CREATE INDEX receipts_repository ON receipts (repository_id, position);
+CREATE INDEX receipts_prev ON receipts (prev_seal);
 CREATE INDEX receipts_check ON receipts (repository_id, check_digest, position);
 
 -- A ledger names the one before it, so two writers cannot both follow one.
@@ -102,8 +105,7 @@ CREATE INDEX attestation_revocations_repository ON attestation_revocations (repo
 
 CREATE TABLE explanations (
     position      INTEGER PRIMARY KEY REFERENCES log (position),
-    repository_id TEXT NOT NULL,
-    seal          TEXT NOT NULL REFERENCES receipts (seal)
+    repository_id TEXT NOT NULL
 ) STRICT;
 CREATE INDEX explanations_repository ON explanations (repository_id, position);
 
@@ -140,7 +142,7 @@ CREATE TRIGGER token_revocations_no_replace BEFORE INSERT ON token_revocations W
 BEGIN SELECT RAISE(ABORT, 'token_revocations is append-only: duplicate'); END;
 CREATE TRIGGER opened_no_update BEFORE UPDATE ON opened BEGIN SELECT RAISE(ABORT, 'opened is append-only'); END;
 CREATE TRIGGER opened_no_delete BEFORE DELETE ON opened BEGIN SELECT RAISE(ABORT, 'opened is append-only'); END;
-CREATE TRIGGER opened_no_replace BEFORE INSERT ON opened WHEN EXISTS (SELECT 1 FROM opened WHERE position = NEW.position OR envelope_sha256 = NEW.envelope_sha256)
+CREATE TRIGGER opened_no_replace BEFORE INSERT ON opened WHEN EXISTS (SELECT 1 FROM opened WHERE position = NEW.position OR name = NEW.name)
 BEGIN SELECT RAISE(ABORT, 'opened is append-only: duplicate'); END;
 CREATE TRIGGER receipts_no_update BEFORE UPDATE ON receipts BEGIN SELECT RAISE(ABORT, 'receipts is append-only'); END;
 CREATE TRIGGER receipts_no_delete BEFORE DELETE ON receipts BEGIN SELECT RAISE(ABORT, 'receipts is append-only'); END;

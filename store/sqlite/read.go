@@ -95,6 +95,13 @@ func (t *tx) TokenRevocations(ctx context.Context, page store.Page) ([]store.Row
 	return list[store.TokenRevocation](ctx, t, page, sqlTokenRevocations)
 }
 
+const sqlOpenedNamed = selectFrom + `opened` + joinLog + `WHERE i.name = ?`
+
+// OpenedNamed implements store.Reader.
+func (t *tx) OpenedNamed(ctx context.Context, name string) (store.Row[store.Opened], error) {
+	return one[store.Opened](ctx, t, sqlOpenedNamed, name)
+}
+
 const sqlOpened = selectFrom + `opened` + joinLog + `WHERE i.repository_id = ? AND` + pageOf
 
 // Opened implements store.Reader.
@@ -120,6 +127,17 @@ func (t *tx) Receipts(ctx context.Context, repositoryID, checkDigest string, pag
 		return list[store.Receipt](ctx, t, page, sqlReceipts, repositoryID)
 	}
 	return list[store.Receipt](ctx, t, page, sqlReceiptsOfCheck, repositoryID, checkDigest)
+}
+
+const sqlRepositoryOf = `SELECT repository_id FROM receipts WHERE seal = ?1
+	UNION ALL SELECT repository_id FROM receipts WHERE prev_seal = ?1
+	UNION ALL SELECT repository_id FROM opened WHERE name = ?1
+	LIMIT 1`
+
+// RepositoryOf implements store.Reader.
+func (t *tx) RepositoryOf(ctx context.Context, sealOrName string) (repositoryID string, err error) {
+	err = t.QueryRowContext(ctx, sqlRepositoryOf, sealOrName).Scan(&repositoryID)
+	return repositoryID, wrap(err, "read store")
 }
 
 const sqlLedger = selectFrom + `ledgers` + joinLog + `WHERE i.repository_id = ? AND i.run_id = ?` + newestOf

@@ -64,18 +64,19 @@ func (t *tx) AddTokenRevocation(ctx context.Context, r store.TokenRevocation) (i
 	return t.add(ctx, store.KindTokenRevocation, r, sqlAddTokenRevocation, r.Hash)
 }
 
-const sqlAddOpened = `INSERT INTO opened (position, repository_id, envelope_sha256) VALUES (?, ?, ?)`
+const sqlAddOpened = `INSERT INTO opened (position, name, repository_id, envelope_sha256) VALUES (?, ?, ?, ?)`
 
 // AddOpened implements store.Writer.
 func (t *tx) AddOpened(ctx context.Context, r store.Opened) (int64, error) {
-	return t.add(ctx, store.KindOpened, r, sqlAddOpened, r.RepositoryID, r.EnvelopeSHA256)
+	return t.add(ctx, store.KindOpened, r, sqlAddOpened, r.Name, r.RepositoryID, r.EnvelopeSHA256)
 }
 
-const sqlAddReceipt = `INSERT INTO receipts (position, seal, repository_id, run_id, check_digest, envelope_sha256) VALUES (?, ?, ?, ?, ?, ?)`
+const sqlAddReceipt = `INSERT INTO receipts (position, seal, prev_seal, repository_id, run_id, check_digest, envelope_sha256)
+	VALUES (?, ?, ?, ?, ?, ?, ?)`
 
 // AddReceipt implements store.Writer.
 func (t *tx) AddReceipt(ctx context.Context, r store.Receipt) (int64, error) {
-	return t.add(ctx, store.KindReceipt, r, sqlAddReceipt, r.Seal, r.RepositoryID, r.RunID, r.CheckDigest, r.EnvelopeSHA256)
+	return t.add(ctx, store.KindReceipt, r, sqlAddReceipt, r.Seal, r.PrevSeal, r.RepositoryID, r.RunID, r.CheckDigest, r.EnvelopeSHA256)
 }
 
 const sqlAddLedger = `INSERT INTO ledgers (position, repository_id, run_id, prev_seal, document_sha256) VALUES (?, ?, ?, ?, ?)`
@@ -117,9 +118,9 @@ func (t *tx) AddAttestationRevocation(ctx context.Context, r store.AttestationRe
 	return t.add(ctx, store.KindAttestationRevocation, r, sqlAddAttestationRevocation, r.RepositoryID, r.Attestation)
 }
 
-const sqlAddExplanation = `INSERT INTO explanations (position, repository_id, seal) VALUES (?, ?, ?)`
+const sqlAddExplanation = `INSERT INTO explanations (position, repository_id) VALUES (?, ?)`
 
 // AddExplanation implements store.Writer.
 func (t *tx) AddExplanation(ctx context.Context, r store.Explanation) (int64, error) {
-	return t.add(ctx, store.KindExplanation, r, sqlAddExplanation, r.RepositoryID, r.Seal)
+	return t.add(ctx, store.KindExplanation, r, sqlAddExplanation, r.RepositoryID)
 }

@@ -34,9 +34,9 @@ func NewSample(blob string) Sample {
 		LaneRevocation:  store.LaneRevocation{KeyID: "SHA256:a", Kind: "retired", By: "operator"},
 		Token:           store.Token{Hash: digest(1), Kind: "operator", Name: "op-1", ExpiresAt: "2027-01-02T03:04:05Z", By: "local"},
 		TokenRevocation: store.TokenRevocation{Hash: digest(1), By: "operator"},
-		Opened:          store.Opened{RepositoryID: "repo-1", EnvelopeSHA256: blob},
+		Opened:          store.Opened{Name: digest(7), RepositoryID: "repo-1", EnvelopeSHA256: blob},
 		Receipt: store.Receipt{
-			Seal: digest(2), PrevSeal: store.NoLedger, LaneEpoch: "epoch-1", Sequence: 1<<53 - 1, RepositoryID: "repo-1", RunID: "run-1", CheckID: "builtin:go-test", CheckDigest: digest(3),
+			Seal: digest(2), PrevSeal: digest(8), LaneEpoch: "epoch-1", Sequence: 1<<53 - 1, RepositoryID: "repo-1", RunID: "run-1", CheckID: "builtin:go-test", CheckDigest: digest(3),
 			TreeSHA256: digest(4), Classification: "asserted", EnvelopeSHA256: blob,
 		},
 		Ledger:                store.Ledger{RepositoryID: "repo-1", RunID: "run-1", Seal: digest(5), PrevSeal: store.NoLedger, By: "local", DocumentSHA256: blob},
@@ -117,6 +117,13 @@ func testReadBack(t *testing.T, s store.Store) {
 		only(t, "TokenRevocations", tokenRevocations, err, positions[4], want.TokenRevocation)
 		opened, err := r.Opened(ctx, "repo-1", page)
 		only(t, "Opened", opened, err, positions[5], want.Opened)
+		named, err := r.OpenedNamed(ctx, digest(7))
+		same(t, "OpenedNamed", named, err, positions[5], want.Opened)
+		for what, name := range map[string]string{"seal": digest(2), "previous seal": digest(8), "opened name": digest(7)} {
+			if got, err := r.RepositoryOf(ctx, name); got != "repo-1" || err != nil {
+				t.Errorf("RepositoryOf %s: got %q, %v", what, got, err)
+			}
+		}
 		same(t, "Receipt", blob, nil, positions[6], want.Receipt)
 		receipts, err := r.Receipts(ctx, "repo-1", "", page)
 		only(t, "Receipts", receipts, err, positions[6], want.Receipt)
@@ -169,11 +176,11 @@ func testUnique(t *testing.T, s store.Store) {
 	})
 	rows := NewSample(blob)
 	for name, add := range map[string]func(ctx context.Context, w store.Writer) error{
-		"lane key":        func(ctx context.Context, w store.Writer) error { _, err := w.AddLane(ctx, rows.Lane); return err },
-		"token hash":      func(ctx context.Context, w store.Writer) error { _, err := w.AddToken(ctx, rows.Token); return err },
-		"opened envelope": func(ctx context.Context, w store.Writer) error { _, err := w.AddOpened(ctx, rows.Opened); return err },
-		"receipt seal":    func(ctx context.Context, w store.Writer) error { _, err := w.AddReceipt(ctx, rows.Receipt); return err },
-		"first ledger":    func(ctx context.Context, w store.Writer) error { _, err := w.AddLedger(ctx, rows.Ledger); return err },
+		"lane key":     func(ctx context.Context, w store.Writer) error { _, err := w.AddLane(ctx, rows.Lane); return err },
+		"token hash":   func(ctx context.Context, w store.Writer) error { _, err := w.AddToken(ctx, rows.Token); return err },
+		"opened name":  func(ctx context.Context, w store.Writer) error { _, err := w.AddOpened(ctx, rows.Opened); return err },
+		"receipt seal": func(ctx context.Context, w store.Writer) error { _, err := w.AddReceipt(ctx, rows.Receipt); return err },
+		"first ledger": func(ctx context.Context, w store.Writer) error { _, err := w.AddLedger(ctx, rows.Ledger); return err },
 	} {
 		t.Run(name, func(t *testing.T) { refused(t, s, store.ErrConflict, add) })
 	}
@@ -192,10 +199,6 @@ func testReferences(t *testing.T, s store.Store) {
 		},
 		"attestation of a revocation": func(ctx context.Context, w store.Writer) error {
 			_, err := w.AddAttestationRevocation(ctx, store.AttestationRevocation{RepositoryID: "repo-1", Attestation: 7})
-			return err
-		},
-		"receipt of an explanation": func(ctx context.Context, w store.Writer) error {
-			_, err := w.AddExplanation(ctx, rows.Explanation)
 			return err
 		},
 		"envelope of opened":  func(ctx context.Context, w store.Writer) error { _, err := w.AddOpened(ctx, rows.Opened); return err },

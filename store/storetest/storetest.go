@@ -106,6 +106,8 @@ func testEmpty(t *testing.T, s store.Store) {
 			"Blob":         func() error { _, err := r.Blob(ctx, digest(1)); return err },
 			"RepositoryAt": func() error { _, err := r.RepositoryAt(ctx, store.Place{Path: "/x"}); return err },
 			"Token":        func() error { _, err := r.Token(ctx, digest(1)); return err },
+			"OpenedNamed":  func() error { _, err := r.OpenedNamed(ctx, digest(1)); return err },
+			"RepositoryOf": func() error { _, err := r.RepositoryOf(ctx, digest(1)); return err },
 			"Receipt":      func() error { _, err := r.Receipt(ctx, digest(1)); return err },
 			"Ledger":       func() error { _, err := r.Ledger(ctx, "repo-1", ""); return err },
 			"Policy":       func() error { _, err := r.Policy(ctx, "repo-1"); return err },

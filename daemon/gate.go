@@ -1,0 +1,219 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"striatum/claim"
+	"striatum/gate"
+	"striatum/receipt"
+	"striatum/seal"
+	"striatum/store"
+)
+
+// GateQuery says what is to be judged.
+type GateQuery struct {
+	RepositoryID string
+	RunID        string       // empty outside any run
+	Floor        claim.Status // zero: ASSERTED; the policy's may be higher
+	// RequireIsolated makes a shared lane or store fail a claim.
+	RequireIsolated bool
+	// Tree is what is judged; its zero value is no tree.
+	Tree gate.Tree
+	// Files are the policy's files as they stand in that tree.
+	Files Files
+}
+
+// Gate judges the required claims: those of the accepted policy or, before any,
+// of the workflow among the query's files. It writes nothing and waits for
+// nobody. What could not be read lowers every claim, by name; the error is only
+// for a workflow that is not valid (a problem of kind Invalid).
+func (s *Service) Gate(ctx context.Context, q GateQuery) (gate.Report, error) {
+	offered, floor, err := q.Files.Requirements()
+	begin := func() gate.Input {
+		in := s.emptyInput(q)
+		in.Required = offered
+		in.Floor = max(q.Floor, floor)
+		return in
+	}
+	in := begin()
+	failed := s.cfg.Store.View(ctx, func(r store.Reader) error {
+		in = begin()
+		return assemble(ctx, r, &in, q)
+	})
+	if cause := context.Cause(ctx); cause != nil {
+		return gate.Report{}, cause
+	}
+	if failed != nil {
+		in.Store.Problem = failed.Error()
+	}
+	if in.Policy == nil && err != nil {
+		return gate.Report{}, err
+	}
+	return gate.Evaluate(in), nil
+}
+
+func (s *Service) emptyInput(q GateQuery) gate.Input {
+	in := gate.Input{
+		RepositoryID: q.RepositoryID, RunID: q.RunID, RequireIsolated: q.RequireIsolated, Tree: q.Tree,
+		Store:     gate.Store{Name: s.cfg.StoreName, Home: s.cfg.Home, Class: s.cfg.StoreClass},
+		Evidence:  map[string]gate.Evidence{},
+		TreeFiles: q.Files.digests(),
+	}
+	if _, digest, err := q.Files.Document(); err == nil && len(q.Files) > 0 {
+		in.OfferedPolicy = digest
+	}
+	return in
+}
+
+// assemble fills in with all that the store knows of the repository.
+func assemble(ctx context.Context, r store.Reader, in *gate.Input, q GateQuery) error {
+	policy, found, err := acceptedPolicy(ctx, r, q.RepositoryID)
+	if err != nil {
+		return err
+	}
+	if found {
+		required, floor, err := policy.Files.Requirements()
+		if err != nil {
+			return fmt.Errorf("%w: the accepted policy: %w", store.ErrCorrupt, err)
+		}
+		in.Required = required
+		in.Floor = max(q.Floor, floor)
+		in.Policy = &gate.Policy{Digest: policy.Digest, Floor: floor, Files: policy.Files.digests()}
+	}
+	ring, err := keyring(ctx, r)
+	if err != nil {
+		return err
+	}
+	if in.Lanes, err = gateLanes(ctx, r); err != nil {
+		return err
+	}
+	if in.Ledger, _, err = ledger(ctx, r, q.RepositoryID, q.RunID); err != nil {
+		return err
+	}
+	for _, c := range in.Ledger.Claims() {
+		if c.ReceiptRef == "" {
+			continue
+		}
+		e, err := evidence(ctx, r, ring, c.ReceiptRef)
+		in.Evidence[c.ID] = e
+		if err != nil {
+			return err
+		}
+	}
+	if err := readHistory(ctx, r, ring, in); err != nil {
+		return err
+	}
+	if err := readOpened(ctx, r, ring, in); err != nil {
+		return err
+	}
+	return readOperators(ctx, r, in)
+}
+
+// evidence opens the receipt that a claim names. The error is a failure of the
+// store.
+func evidence(ctx context.Context, r store.Reader, ring seal.Keyring, sealDigest string) (gate.Evidence, error) {
+	row, err := r.Receipt(ctx, sealDigest)
+	if errors.Is(err, store.ErrNotFound) {
+		return gate.Evidence{Problem: gate.Absent}, nil
+	}
+	if err != nil {
+		return gate.Evidence{Problem: gate.Unavailable}, err
+	}
+	envelope, err := r.Blob(ctx, row.Value.EnvelopeSHA256)
+	if err != nil {
+		return gate.Evidence{Problem: gate.Unavailable}, err
+	}
+	v, err := receipt.Open(envelope, ring)
+	switch {
+	case err == nil && v.Seal() != sealDigest, errors.Is(err, receipt.ErrSealMismatch):
+		return gate.Evidence{Problem: gate.SealMismatch}, nil
+	case errors.Is(err, seal.ErrUnknownKey):
+		return gate.Evidence{Problem: gate.UnknownLane}, nil
+	case errors.Is(err, seal.ErrBadSignature), errors.Is(err, seal.ErrWrongRole):
+		return gate.Evidence{Problem: gate.SignatureInvalid}, nil
+	case err != nil:
+		return gate.Evidence{Problem: gate.Unparseable}, nil
+	}
+	return gate.Evidence{Verified: &v, LogPosition: row.Position}, nil
+}
+
+// readHistory opens every receipt of the checks that are judged, and takes the
+// numbers of all others. A stored receipt was opened before it was stored, so
+// one that does not open now is a damaged store.
+func readHistory(ctx context.Context, r store.Reader, ring seal.Keyring, in *gate.Input) error {
+	judged := map[string]bool{}
+	for _, req := range in.Required {
+		if req.CheckDigest != "" {
+			judged[req.CheckDigest] = true
+		}
+	}
+	list := func(p store.Page) ([]store.Row[store.Receipt], error) { return r.Receipts(ctx, in.RepositoryID, "", p) }
+	return store.Each(list, func(row store.Row[store.Receipt]) error {
+		v := row.Value
+		if !judged[v.CheckDigest] {
+			in.Places = append(in.Places, gate.Place{LaneEpoch: v.LaneEpoch, Sequence: v.Sequence, Seal: v.Seal, PrevSeal: v.PrevSeal})
+			return nil
+		}
+		e, err := evidence(ctx, r, ring, v.Seal)
+		if err != nil {
+			return err
+		}
+		if e.Verified == nil {
+			return fmt.Errorf("%w: receipt %s does not open any more", store.ErrCorrupt, v.Seal)
+		}
+		in.History = append(in.History, gate.HistoryEntry{Verified: e.Verified, LogPosition: e.LogPosition})
+		return nil
+	})
+}
+
+func readOpened(ctx context.Context, r store.Reader, ring seal.Keyring, in *gate.Input) error {
+	list := func(p store.Page) ([]store.Row[store.Opened], error) { return r.Opened(ctx, in.RepositoryID, p) }
+	return store.Each(list, func(row store.Row[store.Opened]) error {
+		envelope, err := r.Blob(ctx, row.Value.EnvelopeSHA256)
+		if err != nil {
+			return err
+		}
+		o, err := receipt.OpenOpened(envelope, ring)
+		if err != nil {
+			return fmt.Errorf("%w: the opened record at %d does not open any more: %w", store.ErrCorrupt, row.Position, err)
+		}
+		in.Opened = append(in.Opened, o)
+		return nil
+	})
+}
+
+// readOperators reads what operators said of the repository.
+func readOperators(ctx context.Context, r store.Reader, in *gate.Input) error {
+	attestations, err := store.All(func(p store.Page) ([]store.Row[store.Attestation], error) {
+		return r.Attestations(ctx, in.RepositoryID, p)
+	})
+	if err != nil {
+		return err
+	}
+	revocations, err := store.All(func(p store.Page) ([]store.Row[store.AttestationRevocation], error) {
+		return r.AttestationRevocations(ctx, in.RepositoryID, p)
+	})
+	if err != nil {
+		return err
+	}
+	revokedAt := map[int64]int64{}
+	for _, row := range revocations {
+		if revokedAt[row.Value.Attestation] == 0 {
+			revokedAt[row.Value.Attestation] = row.Position
+		}
+	}
+	for _, row := range attestations {
+		in.Attestations = append(in.Attestations, gate.Attestation{
+			CheckDigest: row.Value.CheckDigest, ClosureSHA256: row.Value.ClosureSHA256,
+			Position: row.Position, RevokedAt: revokedAt[row.Position],
+		})
+	}
+	return store.Each(func(p store.Page) ([]store.Row[store.Explanation], error) {
+		return r.Explanations(ctx, in.RepositoryID, p)
+	}, func(row store.Row[store.Explanation]) error {
+		in.Explanations = append(in.Explanations, gate.Explanation{Seal: row.Value.Seal, Reason: row.Value.Reason, By: row.Value.By})
+		return nil
+	})
+}

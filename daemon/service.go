@@ -1,0 +1,181 @@
+// Package daemon is the one service layer: who may do what with the store.
+// Every way in (in the process of a command, and later HTTP and MCP) calls a
+// Service and decides nothing itself.
+//
+// It starts no program, opens no socket and no worktree. What a caller hands in
+// as evidence is opened with the enrolled keys before it is stored, and again
+// when it is read for the gate.
+//
+// # Who may do what
+//
+//	                               local  session  lane  operator
+//	read anything, read the gate   yes    yes      yes   yes
+//	meet a repository              yes    yes      yes   yes
+//	record opened and receipts     yes    no       own   yes
+//	declare a run's claims         yes    no       yes   yes
+//	publish claims to ASSERTED     yes    of jobs  no    yes
+//	bind a receipt to a claim      yes    no       own   yes
+//	enrol the first lane, shared   yes    no       no    yes
+//	enrol a lane                   no     no       no    yes
+//	mint the first operator token  yes    no       no    yes
+//	mint another operator token    no     no       no    yes
+//	bind a repository, accept a
+//	policy, explain a receipt      no     no       no    yes
+//
+// Whatever is recorded or bound as evidence counts by its signature, never by
+// who brought it. A refusal is a problem of kind Refused.
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"striatum/internal/problem"
+	"striatum/seal"
+	"striatum/store"
+)
+
+// Kind says what a principal is. The zero Kind may do nothing.
+type Kind uint8
+
+// The kinds of principal.
+const (
+	_        Kind = iota
+	Local         // an unauthenticated user of the embedded store
+	Session       // an agent's session, the verified party
+	Lane          // a verifier lane
+	Operator      // accepts, attests, enrols
+)
+
+// String returns the word for k in messages and records.
+func (k Kind) String() string {
+	switch k {
+	case Local:
+		return "local"
+	case Session:
+		return "session"
+	case Lane:
+		return "lane"
+	case Operator:
+		return "operator"
+	}
+	return "nobody"
+}
+
+// Principal is who asks. Name tells principals of one kind apart: a lane's is
+// its lane id; Local has none. Jobs are those that a session holds.
+type Principal struct {
+	Kind Kind
+	Name string
+	Jobs []string
+}
+
+// LocalUser is the principal of whoever calls the embedded service without a
+// token.
+func LocalUser() Principal { return Principal{Kind: Local} }
+
+// String returns "kind:name", or the kind alone.
+func (p Principal) String() string {
+	if p.Name == "" {
+		return p.Kind.String()
+	}
+	return p.Kind.String() + ":" + p.Name
+}
+
+// Config is what a Service is made of. All fields but Log are required.
+type Config struct {
+	Store store.Store
+	Now   func() time.Time
+	Rand  io.Reader
+	// StoreClass says whether the store is out of an agent's reach; anything
+	// but isolated is shared.
+	StoreClass seal.Class
+	// StoreName and Home say in every report what was read.
+	StoreName, Home string
+	// ReportKey signs verification summaries.
+	ReportKey *seal.PrivateKey
+}
+
+// Service is the service layer over one store. Its methods may be called by
+// several goroutines.
+type Service struct {
+	cfg Config
+}
+
+// New returns a Service. It does not own the store.
+func New(cfg Config) *Service {
+	if cfg.StoreClass != seal.ClassIsolated {
+		cfg.StoreClass = seal.ClassShared
+	}
+	return &Service{cfg: cfg}
+}
+
+// StoreClass returns whether the store is shared or isolated.
+func (s *Service) StoreClass() seal.Class { return s.cfg.StoreClass }
+
+// StoreName names the store that the service reads.
+func (s *Service) StoreName() string { return s.cfg.StoreName }
+
+// Home names the folder that the service's state lies in.
+func (s *Service) Home() string { return s.cfg.Home }
+
+// operatorHint tells how to be an operator.
+const operatorHint = "give the operator token with --token-file FILE or STRIATUM_TOKEN_FILE; `striatum init` mints one"
+
+func (p Principal) mustBe(what string, kinds ...Kind) error {
+	for _, k := range kinds {
+		if p.Kind == k {
+			return nil
+		}
+	}
+	hint := ""
+	if len(kinds) == 1 && kinds[0] == Operator {
+		hint = operatorHint
+	}
+	return problem.New(problem.Refused, what, fmt.Sprintf("a %s principal may not do that", p.Kind), hint)
+}
+
+// view and update run a transaction and turn a failure of the store into a
+// problem that names what was tried.
+func (s *Service) view(ctx context.Context, what string, fn func(store.Reader) error) error {
+	return StoreProblem(s.cfg.Store.View(ctx, fn), what)
+}
+
+func (s *Service) update(ctx context.Context, what string, fn func(store.Writer) error) error {
+	return StoreProblem(s.cfg.Store.Update(ctx, fn), what)
+}
+
+// StoreProblem turns an error of a store into what a user reads. A problem, a
+// cancelled context and nil stay as they are.
+func StoreProblem(err error, what string) error {
+	var p *problem.Problem
+	switch {
+	case err == nil, errors.As(err, &p), errors.Is(err, context.Canceled):
+		return err
+	case errors.Is(err, store.ErrBusy):
+		return problem.Wrap(problem.Indeterminate, err, what, "another process is writing; try again")
+	case errors.Is(err, store.ErrFull):
+		return problem.Wrap(problem.Indeterminate, err, what, "free space on the disk that holds the home, then try again; nothing was lost")
+	case errors.Is(err, store.ErrReadOnly):
+		return problem.Wrap(problem.Missing, err, what, "make the home writable, or name another with STRIATUM_HOME")
+	case errors.Is(err, store.ErrNewerSchema):
+		return problem.Wrap(problem.Missing, err, what, "use the newer striatum that wrote it, or another STRIATUM_HOME")
+	case errors.Is(err, store.ErrCorrupt):
+		return problem.Wrap(problem.Refused, err, what, "restore the store from a backup, or begin with another STRIATUM_HOME")
+	case errors.Is(err, store.ErrNotFound):
+		return problem.Wrap(problem.Usage, err, what, "")
+	}
+	return problem.Wrap(problem.Internal, err, what, "")
+}
+
+// hexID returns a prefix and 32 random hex digits.
+func (s *Service) hexID(prefix string) (string, error) {
+	var b [16]byte
+	if _, err := io.ReadFull(s.cfg.Rand, b[:]); err != nil {
+		return "", fmt.Errorf("draw an id: %w", err)
+	}
+	return fmt.Sprintf("%s%x", prefix, b), nil
+}
