@@ -105,7 +105,7 @@ func ref(c check) workflow.CheckRef {
 	if c.External {
 		return workflow.CheckRef{ID: c.ID, BacksClaim: c.Claim}
 	}
-	r := workflow.CheckRef{Uses: c.ID, BacksClaim: c.Claim}
+	r := workflow.CheckRef{ID: c.ID, Uses: c.ID, BacksClaim: c.Claim}
 	if b, _ := workflow.LookupBuiltin(c.ID); slices.Contains(b.Parameters, "allow_skips") {
 		r.AllowSkips.Any = true
 	}
