@@ -19,6 +19,9 @@ func (j *judge) conditions(v *receipt.Verified, r *receipt.Receipt, key inputKey
 			j.capBuiltin()
 		}
 		j.askUnsealed(key)
+		if failed := j.history.failureOf(key); failed != "" {
+			j.contradict(failed)
+		}
 		j.askStore()
 		return
 	}
@@ -59,6 +62,7 @@ func (j *judge) evidence() *receipt.Verified {
 		return e.Verified
 	}
 	ref := j.authored.ReceiptRef
+	j.hidden = true
 	switch e.Problem {
 	case Unparseable:
 		j.add(ReceiptUnparseable, j.verify(), "what is stored as receipt %s is not a receipt", ref)
@@ -69,13 +73,10 @@ func (j *judge) evidence() *receipt.Verified {
 	case UnknownLane:
 		j.add(LaneUnknown, "striatum lane list", "receipt %s is signed by a key that is not enrolled", ref)
 	case Absent:
-		j.hidden = true
 		j.add(ReceiptUnavailable, j.verify(), "the store has no receipt %s", ref)
 	case Unavailable:
-		j.hidden = true
 		j.add(ReceiptUnavailable, "striatum doctor", "receipt %s could not be read", ref)
 	default:
-		j.hidden = true
 		j.add(ReceiptUnavailable, "striatum doctor", "receipt %s could not be read, for a reason that is not known", ref)
 	}
 	return nil
@@ -162,12 +163,9 @@ func (j *judge) askTree() {
 
 // askSubject is the rest of condition 5.
 func (j *judge) askSubject(r *receipt.Receipt) {
-	tree := r.Inputs.TreeSHA256
-	switch {
-	case !seal.ValidDigest(tree):
-		j.add(TreeNotComparable, j.verify(), "the receipt names no tree: %q", tree)
-	case j.judged() && seal.ValidDigest(j.in.Tree.SHA256) && tree != j.in.Tree.SHA256:
-		j.add(StaleTree, j.verify(), "the receipt is about tree %s, and %s is judged", tree, j.in.Tree.SHA256)
+	judged := j.in.Tree.SHA256
+	if tree := r.Inputs.TreeSHA256; j.judged() && seal.ValidDigest(judged) && tree != judged {
+		j.add(StaleTree, j.verify(), "the receipt is about tree %s, and %s is judged", tree, judged)
 	}
 }
 
@@ -251,40 +249,56 @@ func (j *judge) askOutcome(r *receipt.Receipt) {
 	}
 }
 
-// askClassification closes conditions 7 to 9: a receipt that no condition
-// failed must be classified as passing, and an indeterminate one says why.
+// askClassification is the rest of condition 8: what kept the check from a
+// judgement, and for a receipt that does not pass although no condition from 7
+// to 9 failed (explained is false), that there is none.
 func (j *judge) askClassification(r *receipt.Receipt, explained bool) {
 	switch r.Classification {
 	case receipt.Asserted, receipt.VerifiedEligible:
 		return
-	case receipt.Failed, receipt.Void:
-		if explained {
-			return
-		}
-	case receipt.Indeterminate:
-		if explained && !undecided(r) {
-			return
-		}
+	case receipt.Failed, receipt.Void, receipt.Indeterminate:
 	}
-	j.add(CheckIndeterminate, j.verify(), "no judgement was possible%s", firstReason(r))
+	if why := undecided(r); why != "" {
+		j.add(CheckIndeterminate, j.verify(), "no full judgement was possible: %s", why)
+	} else if !explained {
+		j.add(CheckIndeterminate, j.verify(), "no judgement was possible%s", firstReason(r))
+	}
 }
 
-// undecided reports whether more than disagreement or posture kept the check
-// from a judgement.
-func undecided(r *receipt.Receipt) bool {
-	return len(r.Incidents) > 0 || r.Limits.Hit != "" || len(r.Executions) < 2 ||
-		slices.ContainsFunc(r.Executions, func(e receipt.Execution) bool { return e.Judgement != receipt.Pass })
+// undecided says what, beside disagreement and posture, kept the check from a
+// judgement; empty if nothing did. That a failed check ran no further is none.
+func undecided(r *receipt.Receipt) string {
+	for _, i := range r.Incidents {
+		if i.Effect == receipt.MakesIndeterminate {
+			return i.Code + quoteAfter(i.Detail)
+		}
+	}
+	switch {
+	case r.Limits.Hit != "":
+		return "the limit " + quoteOr(r.Limits.Hit, "") + " was hit"
+	case r.Compile != nil && r.Compile.Outcome == receipt.CompileInconclusive:
+		return "the compile step came to no end"
+	case slices.ContainsFunc(r.Executions, func(e receipt.Execution) bool { return e.Judgement == receipt.Inconclusive }):
+		return "an execution was cut short"
+	case len(r.Executions) < 2 && r.Classification != receipt.Failed:
+		return "it ran less than twice"
+	}
+	return ""
 }
 
 func firstReason(r *receipt.Receipt) string {
 	if len(r.Reasons) == 0 {
 		return ""
 	}
-	s := ": " + quoteOr(r.Reasons[0].Code, "unknown")
-	if d := r.Reasons[0].Detail; d != "" {
-		s += ", " + quoteOr(clip(d), "")
+	return ": " + r.Reasons[0].Code + quoteAfter(r.Reasons[0].Detail)
+}
+
+// quoteAfter returns detail, quoted and cut, to stand after a code.
+func quoteAfter(detail string) string {
+	if detail == "" {
+		return ""
 	}
-	return s
+	return ", " + quoteOr(clip(detail), "")
 }
 
 // clip keeps a sentence short.
@@ -354,7 +368,8 @@ func (j *judge) askTrustInBytes(r *receipt.Receipt) {
 // askUnsealed is the part of condition 12 that needs no receipt.
 func (j *judge) askUnsealed(keys ...inputKey) {
 	for _, k := range keys {
-		if u, ok := j.history.unsealedFor(k.check, k.tree); ok {
+		if list := j.history.unsealed[k]; len(list) > 0 {
+			u := list[0]
 			j.hidden = true
 			j.add(AttemptUnsealed, explain(u.name), "number %d of lane %q was opened for this check and has no receipt: it is running, or it was lost",
 				u.number, u.laneID)
@@ -374,8 +389,12 @@ func (j *judge) askHistory(v *receipt.Verified, r *receipt.Receipt, key inputKey
 		j.add(LaneEquivocated, "striatum lane list", "the lane sealed two receipts for number %d of its chain", c.equivocated)
 	}
 	if failed := j.history.contradiction(v.Seal(), r); failed != "" {
-		j.add(ContradictedByFailure, explain(failed), "receipt %s says that the same check failed on the same inputs", failed)
+		j.contradict(failed)
 	}
+}
+
+func (j *judge) contradict(failed string) {
+	j.add(ContradictedByFailure, explain(failed), "receipt %s says that the same check failed on the same inputs", failed)
 }
 
 // askStore is the store's half of condition 13.

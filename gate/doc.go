@@ -23,11 +23,11 @@
 // # Hidden evidence
 //
 // Evidence that existed and cannot be seen may have spoken against the claim.
-// So four of the missing bases hold a claim at DESIGNED instead of ASSERTED
-// (still amber): store_unavailable, receipt_unavailable, attempt_unsealed (an
-// opened number for
-// this check and these inputs that has no receipt, running or lost), and
-// receipt_chain_gap where nothing tells what the lost number was for. With
+// So these missing bases hold a claim at DESIGNED instead of ASSERTED (still
+// amber): store_unavailable; receipt_unavailable and unknown_lane where the
+// receipt that the claim names cannot be opened; attempt_unsealed (an opened
+// number for this check and these inputs that has no receipt, running or lost);
+// and receipt_chain_gap where nothing tells what the lost number was for. With
 // them deleting a receipt never raises a claim, whatever it said. One deletion
 // cannot be seen from receipts at all: that of one of two receipts which a lane
 // sealed for the same number. It is what the append-only log is for.

@@ -46,7 +46,8 @@ type newest struct {
 type history struct {
 	newest    map[inputKey]newest
 	attempts  map[inputKey]*Attempts
-	failures  map[failureKey][]string // unexplained, ascending seals
+	failures  map[failureKey][]string // seals of unexplained failures
+	failing   map[inputKey][]string   // the same, by less
 	chains    map[string]*chain       // by lane epoch
 	unsealed  map[inputKey][]unsealed
 	explained map[string]bool
@@ -103,6 +104,7 @@ func newHistory(in *Input) *history {
 		newest:    map[inputKey]newest{},
 		attempts:  map[inputKey]*Attempts{},
 		failures:  map[failureKey][]string{},
+		failing:   map[inputKey][]string{},
 		chains:    map[string]*chain{},
 		unsealed:  map[inputKey][]unsealed{},
 		explained: make(map[string]bool, len(in.Explanations)),
@@ -143,9 +145,6 @@ func newHistory(in *Input) *history {
 			records = append(records, record{epoch: o.LaneEpoch, sequence: o.Sequence, prev: o.PrevSeal, opened: o})
 		}
 	}
-	for _, seals := range h.failures {
-		slices.Sort(seals)
-	}
 	h.link(records)
 	return h
 }
@@ -167,6 +166,7 @@ func (h *history) see(seal string, r *receipt.Receipt, position int64, first boo
 		if !h.explained[seal] {
 			fk := failureKeyOf(r)
 			h.failures[fk] = append(h.failures[fk], seal)
+			h.failing[key] = append(h.failing[key], seal)
 		}
 	case receipt.Void, receipt.Indeterminate:
 		a.Inconclusive++
@@ -284,17 +284,6 @@ func prefix(records []record, f func(record) bool) int {
 	return len(records)
 }
 
-// unsealedFor returns a number that was opened for this check and tree, or for
-// one that was not known yet, and has no receipt.
-func (h *history) unsealedFor(check, tree string) (unsealed, bool) {
-	for _, k := range [...]inputKey{{check, tree}, {check, ""}, {"", tree}, {"", ""}} {
-		if list := h.unsealed[k]; len(list) > 0 {
-			return list[0], true
-		}
-	}
-	return unsealed{}, false
-}
-
 // holesBefore describes the holes before a number, at most three. It returns
 // the name of the first, and whether one of them may have been for any check.
 func (h *history) holesBefore(epoch string, number int64) (text, name string, unknown bool) {
@@ -322,10 +311,20 @@ func (h *history) holesBefore(epoch string, number int64) (text, name string, un
 // contradiction returns an unexplained failure of the same inputs other than
 // the receipt itself; empty if there is none.
 func (h *history) contradiction(own string, r *receipt.Receipt) string {
+	least := ""
 	for _, seal := range h.failures[failureKeyOf(r)] {
-		if seal != own {
-			return seal
+		if seal != own && (least == "" || seal < least) {
+			least = seal
 		}
+	}
+	return least
+}
+
+// failureOf returns an unexplained failure of a check on a tree, whatever its
+// other inputs; empty if there is none.
+func (h *history) failureOf(k inputKey) string {
+	if seals := h.failing[k]; len(seals) > 0 {
+		return slices.Min(seals)
 	}
 	return ""
 }
