@@ -1,0 +1,88 @@
+// Package embedded gives a command the service of the user's own home: it
+// opens home and store, says what it had to make, and finds out who asks. It is
+// the way in for everything that runs without a daemon.
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+
+	"striatum/daemon"
+	"striatum/internal/cli"
+	"striatum/internal/home"
+	"striatum/internal/problem"
+)
+
+// Session is an open home with its service. The caller must Close it.
+type Session struct {
+	Home    *home.Home
+	Service *daemon.Service
+	// Created names what this use had to make, as it was told to the user.
+	Created []string
+
+	close func() error
+}
+
+// Open opens the home that the environment names, makes what is missing and
+// says so on the error stream. Errors are problems.
+func Open(ctx context.Context, f *cli.Factory) (*Session, error) {
+	dir, err := home.Locate(f.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	h, created, err := home.Open(ctx, dir, f.Rand)
+	if err != nil {
+		return nil, err
+	}
+	svc, more, closeStore, err := h.Service(ctx, f.Now, f.Rand)
+	if err != nil {
+		return nil, err
+	}
+	s := &Session{Home: h, Service: svc, Created: append(created, more...), close: closeStore}
+	for _, c := range s.Created {
+		f.Streams.Notef("created %s", cli.Escape(c))
+	}
+	return s, nil
+}
+
+// Close closes the store.
+func (s *Session) Close() error { return s.close() }
+
+// Principal says who asks: the operator whose token lies in tokenFile or in the
+// file that STRIATUM_TOKEN_FILE names, else the local user.
+func (s *Session) Principal(ctx context.Context, f *cli.Factory, tokenFile string) (daemon.Principal, error) {
+	token, err := f.Token(tokenFile, ReadFile)
+	if err != nil {
+		return daemon.Principal{}, err
+	}
+	if token == "" && (tokenFile != "" || f.Getenv("STRIATUM_TOKEN_FILE") != "") {
+		return daemon.Principal{}, problem.New(problem.Refused, "check the token", "the token file is empty", "it holds the token that `striatum init` showed, and nothing else")
+	}
+	return s.Service.Authenticate(ctx, token)
+}
+
+// ReadFile reads a file that the user named, of at most limit bytes. It does
+// not wait for a FIFO or a device.
+func ReadFile(path string, limit int64) (data []byte, err error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !st.Mode().IsRegular() {
+		return nil, fmt.Errorf("read %q: it is not a regular file", path)
+	}
+	data, err = io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(data)) > limit {
+		err = fmt.Errorf("read %q: it has more than %d bytes", path, limit)
+	}
+	return data, err
+}

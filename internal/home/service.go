@@ -1,0 +1,91 @@
+package home
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"striatum/daemon"
+	"striatum/internal/problem"
+	"striatum/seal"
+	"striatum/store/sqlite"
+)
+
+// StoreName is how reports name the embedded store.
+const StoreName = "embedded sqlite"
+
+// Service opens the embedded store and the service layer over it, and enrols
+// the home's own lane, shared, in a new store; created names what was made.
+// The caller must call closeStore. Errors are problems.
+func (h *Home) Service(ctx context.Context, now func() time.Time, random io.Reader) (svc *daemon.Service, created []string, closeStore func() error, err error) {
+	path := h.StorePath()
+	if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
+		created = append(created, "store "+path)
+	}
+	what := fmt.Sprintf("open the store %q", path)
+	st, err := sqlite.Open(ctx, path, now)
+	var wide *sqlite.PermissionError
+	if errors.As(err, &wide) {
+		return nil, nil, nil, problem.New(problem.Refused, what, fmt.Sprintf("its mode %04o lets others in", wide.Mode.Perm()), "run: chmod 0600 "+path)
+	}
+	if err != nil {
+		return nil, nil, nil, daemon.StoreProblem(err, what)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, st.Close())
+		}
+	}()
+	svc = daemon.New(daemon.Config{
+		Store: st, Now: now, Rand: random, StoreClass: seal.ClassShared,
+		StoreName: StoreName, Home: h.Dir, ReportKey: h.ReportKey,
+	})
+	enrolled, err := h.enrol(ctx, svc)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if enrolled {
+		created = append(created, "shared lane "+h.LaneID())
+	}
+	return svc, created, st.Close, nil
+}
+
+// LaneID returns the id of the home's own lane.
+func (h *Home) LaneID() string { return daemon.LaneID(h.LaneKey.Public()) }
+
+// enrol enrols the home's lane in a store that has none. Where the store has
+// others, an operator has to.
+func (h *Home) enrol(ctx context.Context, svc *daemon.Service) (bool, error) {
+	ring, err := svc.Keyring(ctx)
+	if err != nil || ring.Len() > 0 {
+		return false, err
+	}
+	spec := daemon.LaneSpec{LaneID: h.LaneID(), PublicKey: h.LaneKey.Public(), Class: seal.ClassShared}
+	return true, svc.EnrolLane(ctx, daemon.LocalUser(), spec)
+}
+
+// Worktree says where a worktree's top is, as the service knows it: its real
+// path with the numbers of its device and inode. The error is a problem.
+func Worktree(top string) (daemon.Worktree, error) {
+	real, err := filepath.EvalSymlinks(top)
+	if err == nil {
+		real, err = filepath.Abs(real)
+	}
+	if err != nil {
+		return daemon.Worktree{}, problem.Wrap(problem.Usage, err, "find the worktree", "name a folder that exists")
+	}
+	st, err := os.Stat(real)
+	if err != nil {
+		return daemon.Worktree{}, problem.Wrap(problem.Usage, err, "find the worktree", "name a folder that exists")
+	}
+	sys, ok := st.Sys().(*syscall.Stat_t)
+	if !st.IsDir() || !ok {
+		return daemon.Worktree{}, problem.New(problem.Usage, "find the worktree", fmt.Sprintf("%q is not a folder", top), "name a folder")
+	}
+	return daemon.Worktree{Path: real, Device: uint64(sys.Dev), Inode: sys.Ino}, nil
+}
