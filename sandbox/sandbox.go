@@ -13,6 +13,7 @@ package sandbox
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"time"
 )
@@ -22,6 +23,9 @@ const (
 	CheckUID = 1000
 	CheckGID = 1000
 )
+
+// InitPath is where every program finds striatum-init, read-only.
+const InitPath = "/.striatum/init"
 
 // MountKind says what a mount gives its programs.
 type MountKind uint8
@@ -40,8 +44,11 @@ const (
 	Output
 )
 
-// Mount is one part of the file system that a sandbox's programs see. All
-// writable layers of a sandbox share Limits.DiskBytes.
+// Mount is one part of the file system that a sandbox's programs see, beside
+// the host's /usr and a generated /etc, both read-only, and an empty /dev/shm.
+// All writable layers of a sandbox share Limits.DiskBytes; where it has both
+// shared and fresh ones, each kind gets half. A target lies below no Layer,
+// Scratch or Output.
 type Mount struct {
 	Kind   MountKind
 	Source string // absolute host path; for Scratch empty
@@ -137,6 +144,24 @@ const (
 type Facet struct {
 	Name, Required, Observed, Observer string
 	OK                                 bool
+}
+
+// PostureError is the error of a Run whose sandbox was not strict, or did not
+// say so: nothing was started in it, or nothing that it said counts. Posture
+// holds what was observed until then; a facet that was not has OK false.
+type PostureError struct {
+	Posture Posture
+	Reason  string
+}
+
+// Error names the first facet that is not as required.
+func (e *PostureError) Error() string {
+	for _, f := range e.Posture.Facets {
+		if !f.OK {
+			return fmt.Sprintf("sandbox is not strict: %s is %q, required is %q: %s", f.Name, f.Observed, f.Required, e.Reason)
+		}
+	}
+	return "sandbox posture was not observed: " + e.Reason
 }
 
 // Posture is the isolation of one sandbox as measured.
