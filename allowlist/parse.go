@@ -11,6 +11,8 @@ import (
 	"striatum/seal"
 )
 
+//go:generate go test . -run TestSchemaInDocsIsACopy -update
+
 //go:embed allowlist.intent.v1.json
 var intentSchema string
 
