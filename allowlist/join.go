@@ -41,6 +41,9 @@ func ParseSidecar(data []byte) (Sidecar, error) {
 	if s.SchemaVersion != AttestSchemaVersion {
 		return Sidecar{}, fmt.Errorf("read sidecar: %w: /schema_version: want %q", ErrSidecar, AttestSchemaVersion)
 	}
+	if s.Attestations == nil {
+		return Sidecar{}, fmt.Errorf("read sidecar: %w: missing key \"attestations\"", ErrSidecar)
+	}
 	for id, a := range s.Attestations {
 		if !workflow.ValidID(id) || !seal.ValidDigest(a.CheckDigest) || !seal.ValidDigest(a.ClosureSHA256) {
 			return Sidecar{}, fmt.Errorf("read sidecar: %w: /attestations: %q is not an id with two digests", ErrSidecar, id)

@@ -35,7 +35,7 @@ func (e *InvalidError) Error() string {
 // Parse reads a document of at most MaxBytes and applies every rule that needs
 // no knowledge of the intent. The error is an *InvalidError.
 func Parse(data []byte) (Workflow, error) {
-	w, findings := read(data)
+	w, findings := Read(data)
 	if findings == nil {
 		findings = intrinsic(w)
 	}
@@ -45,8 +45,9 @@ func Parse(data []byte) (Workflow, error) {
 	return w, nil
 }
 
-// read decodes a document strictly and applies the JSON Schema.
-func read(data []byte) (Workflow, []Finding) {
+// Read decodes a document strictly and applies the JSON Schema, and no other
+// rule: it is for callers that have to look further before they Validate.
+func Read(data []byte) (Workflow, []Finding) {
 	lim := seal.Limits{Bytes: MaxBytes, Depth: MaxDepth}
 	var doc any
 	if err := seal.Decode(data, &doc, lim); err != nil {

@@ -10,7 +10,7 @@ import (
 // order of the rules; nil: it is valid. When the document is not well formed,
 // or breaks the schema, the other rules are not asked.
 func Validate(data []byte, v View) []Finding {
-	w, findings := read(data)
+	w, findings := Read(data)
 	if findings != nil {
 		return findings
 	}

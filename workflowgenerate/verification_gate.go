@@ -88,7 +88,7 @@ func job(j workflowtemplates.Job, roleID string) workflow.Job {
 		out.LaneID = "verifier"
 		out.ExpectedArtifacts = []workflow.Artifact{
 			ledger,
-			{Path: ".striatum/", Description: "One sealed receipt for each check, whatever came of it (copies; the store has the receipts themselves)."},
+			{Path: ".striatum/receipts/", Description: "One sealed receipt for each check, whatever came of it (copies; the store has the receipts themselves)."},
 		}
 	case workflow.JobGate:
 		out.ExpectedArtifacts = []workflow.Artifact{ledger}
