@@ -1,0 +1,189 @@
+package gocheck
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"striatum/internal/collector"
+	"striatum/receipt"
+)
+
+// TestMain makes this test binary a collector when the go command starts it as
+// one.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "collect" {
+		os.Exit(collector.Main(os.Args[2:], os.Stderr))
+	}
+	os.Exit(m.Run())
+}
+
+// lab does on the host, with trusted fixtures, what a lane does in sandboxes.
+type lab struct {
+	t         *testing.T
+	dir       string
+	params    Params
+	discovery Discovery
+	notes     Notes
+	env       []string
+}
+
+const labTimeout = time.Minute
+
+var hostCache = sync.OnceValues(func() ([]byte, error) {
+	return exec.Command("go", "env", "GOCACHE", "GOMODCACHE", "CGO_ENABLED").Output()
+})
+
+func newLab(t *testing.T, dir string, sel Selection, params Params) *lab {
+	t.Helper()
+	out, err := hostCache()
+	if err != nil {
+		t.Fatal(err)
+	}
+	host := strings.Split(string(out), "\n")
+	l := &lab{t: t, dir: dir, params: params}
+	l.env = append(NewEnvironment(runtime.GOROOT(), host[2] == "1", sel.GoWork).List(),
+		"GOCACHE="+host[0], "GOMODCACHE="+host[1], "HOME="+t.TempDir(), "TMPDIR="+t.TempDir(), "PATH="+os.Getenv("PATH"))
+	tree := rootFS(t, dir).FS()
+	m, notes, err := FindModule(tree, sel)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, findings, err := Census(tree, m, params, BuildContext{GOOS: runtime.GOOS, GOARCH: runtime.GOARCH, CgoEnabled: host[2] == "1", GoVersion: runtime.Version()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.discovery, l.notes = d, notes
+	l.notes.Findings = append(l.notes.Findings, findings...)
+	return l
+}
+
+// goCommand runs the go command with planted files in place.
+func (l *lab) goCommand(c Command, planted []Planted) (*ToolLog, End) {
+	l.t.Helper()
+	for _, p := range planted {
+		file := filepath.Join(l.dir, p.Path)
+		if err := os.WriteFile(file, p.Data, 0o644); err != nil {
+			l.t.Fatal(err)
+		}
+		defer func() { _ = os.Remove(file) }()
+	}
+	log := NewToolLog()
+	var stdout, stderr bytes.Buffer
+	cmd := exec.Command("go", c.Args...)
+	cmd.Dir = l.dir + strings.TrimPrefix(c.Dir, WorkDir)
+	cmd.Env = append(l.env, "PWD="+cmd.Dir)
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	end := l.end(cmd.Run())
+	_, _ = io.Copy(log.StdoutWriter(), &stdout)
+	_, _ = io.Copy(log.StderrWriter(), &stderr)
+	log.Close()
+	return log, end
+}
+
+func (l *lab) end(err error) End {
+	l.t.Helper()
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return End{}
+	case !errors.As(err, &exit):
+		l.t.Fatal(err)
+	case exit.ExitCode() < 0:
+		return End{ExitCode: -1, Signal: "signal"}
+	}
+	return End{ExitCode: exit.ExitCode()}
+}
+
+// compile returns the word on a compile step and, if it compiled, what the
+// binaries came to.
+func (l *lab) compile(planted []Planted) (Compiled, []PackageRun) {
+	l.t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	out := l.t.TempDir()
+	c, err := TestCompile(l.discovery.Module, l.params, []string{self, "collect", out, "--"}, labTimeout)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	log, end := l.goCommand(c, planted)
+	compiled := JudgeCompile(l.discovery, log, end)
+	if compiled.Outcome != receipt.Compiled {
+		return compiled, nil
+	}
+	records, err := collector.ReadRecords(os.DirFS(out))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	for i := range records {
+		records[i].Dir = WorkDir + strings.TrimPrefix(records[i].Dir, l.dir)
+	}
+	binaries, err := MatchRecords(l.discovery, records, labTimeout)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	var runs []PackageRun
+	for _, b := range binaries {
+		tally := NewTally()
+		cmd := exec.Command(filepath.Join(out, b.File), b.Args...)
+		cmd.Dir = l.dir + strings.TrimPrefix(b.Dir, WorkDir)
+		cmd.Env = append(l.env, "PWD="+cmd.Dir)
+		cmd.Stdout = tally
+		end := l.end(cmd.Run())
+		tally.Close()
+		runs = append(runs, PackageRun{ImportPath: b.ImportPath, ExitCode: end.ExitCode, Signal: end.Signal, Tally: tally})
+	}
+	return compiled, runs
+}
+
+// verdict is what all of go-test came to.
+type verdict struct {
+	compile  receipt.CompileOutcome
+	judged   Judged
+	control  receipt.ControlOutcome
+	why      string
+	reasons  map[string]bool
+	findings map[string]bool
+}
+
+func (l *lab) goTest() verdict {
+	l.t.Helper()
+	v := verdict{reasons: map[string]bool{}, findings: map[string]bool{}}
+	compiled, runs := l.compile(nil)
+	v.compile = compiled.Outcome
+	for _, r := range compiled.Reasons {
+		v.reasons[r.Code] = true
+	}
+	if compiled.Outcome == receipt.Compiled {
+		v.judged = JudgeTests(l.discovery, runs)
+	}
+	planted, err := PlantTest(l.discovery, l.random())
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	if c, runs := l.compile(planted); c.Outcome == receipt.Compiled {
+		v.control, v.why = JudgeTestControl(planted, runs)
+	} else {
+		v.control, v.why = receipt.Invalid, "it does not compile"
+	}
+	for _, r := range v.judged.Reasons {
+		v.reasons[r.Code] = true
+	}
+	for _, f := range append(l.notes.Findings, v.judged.Findings...) {
+		v.findings[f.Code] = true
+	}
+	return v
+}
+
+func (l *lab) random() io.Reader { return rand.NewChaCha8([32]byte{1, 2, 3}) }
