@@ -81,9 +81,10 @@ func (p Package) HasTests() bool { return len(p.TestFiles)+len(p.XTestFiles) > 0
 // there.
 func Census(tree fs.FS, m Module, params Params, ctx BuildContext) (Discovery, []receipt.Finding, error) {
 	c := &census{
-		tree: tree, module: m, context: ctx.goBuild(tree, params.Tags), seen: map[string]bool{},
+		tree: tree, module: m, seen: map[string]bool{}, over: map[string]bool{},
 		platform: fmt.Sprintf("%s/%s, cgo %s", ctx.GOOS, ctx.GOARCH, map[bool]string{true: "on", false: "off"}[ctx.CgoEnabled]),
 	}
+	c.context = c.goBuild(ctx, params.Tags)
 	c.found.Module = m
 	for _, s := range params.patterns() {
 		p, err := parsePattern(s)
@@ -105,6 +106,9 @@ func Census(tree fs.FS, m Module, params Params, ctx BuildContext) (Discovery, [
 	}
 	slices.SortFunc(c.found.Packages, func(a, b Package) int { return strings.Compare(a.ImportPath, b.ImportPath) })
 	c.keepOwnImports()
+	if len(c.over) > 0 {
+		c.found.Incomplete = sortedKeys(c.over)
+	}
 	return c.found, boundFindings(c.notes.Findings), nil
 }
 
@@ -118,7 +122,8 @@ func (e *LiteralError) Error() string {
 // goBuild returns the context of package go/build over tree, whose root is "/".
 // It has hooks for every access, so that go/build looks at nothing else and
 // never asks a go command.
-func (c BuildContext) goBuild(tree fs.FS, tags []string) *build.Context {
+func (c *census) goBuild(ctx BuildContext, tags []string) *build.Context {
+	tree := c.tree
 	rel := func(p string) string {
 		if p = strings.TrimPrefix(path.Clean(p), "/"); p != "" {
 			return p
@@ -126,8 +131,8 @@ func (c BuildContext) goBuild(tree fs.FS, tags []string) *build.Context {
 		return "."
 	}
 	return &build.Context{
-		GOOS: c.GOOS, GOARCH: c.GOARCH, CgoEnabled: c.CgoEnabled, Compiler: "gc",
-		BuildTags: tags, ToolTags: toolTags(c.GOARCH), ReleaseTags: releaseTags(c.GoVersion),
+		GOOS: ctx.GOOS, GOARCH: ctx.GOARCH, CgoEnabled: ctx.CgoEnabled, Compiler: "gc",
+		BuildTags: tags, ToolTags: toolTags(ctx.GOARCH), ReleaseTags: releaseTags(ctx.GoVersion),
 		JoinPath:      path.Join,
 		SplitPathList: func(list string) []string { return strings.Split(list, ":") },
 		IsAbsPath:     path.IsAbs,
@@ -156,22 +161,23 @@ func (c BuildContext) goBuild(tree fs.FS, tags []string) *build.Context {
 			if err != nil {
 				return nil, err
 			}
-			return &cappedFile{File: f, name: rel(p), left: MaxSourceBytes}, nil
+			return &cappedFile{File: f, left: MaxSourceBytes, over: func() { c.over[rel(p)] = true }}, nil
 		},
 	}
 }
 
-// cappedFile fails once more than its bound was read.
+// cappedFile fails, and calls over, once more than its bound was read.
 type cappedFile struct {
 	fs.File
-	name string
 	left int64
+	over func()
 }
 
 func (f *cappedFile) Read(p []byte) (int, error) {
 	n, err := f.File.Read(p)
 	if f.left -= int64(n); f.left < 0 {
-		return 0, &tooLargeError{name: f.name, limit: MaxSourceBytes}
+		f.over()
+		return 0, fmt.Errorf("it is over %d bytes", MaxSourceBytes)
 	}
 	return n, err
 }
@@ -218,6 +224,7 @@ type census struct {
 	context  *build.Context
 	platform string
 	seen     map[string]bool // folders looked at
+	over     map[string]bool // files over MaxSourceBytes
 	found    Discovery
 	notes    Notes
 }
@@ -328,10 +335,6 @@ func (c *census) dir(dir string) error {
 	}
 	if err != nil {
 		p.Problem = err.Error()
-		var tooLarge *tooLargeError
-		if errors.As(err, &tooLarge) {
-			c.found.Incomplete = append(c.found.Incomplete, tooLarge.name)
-		}
 	}
 	c.excludedFiles(dir, b)
 	c.testFuncs(&p)

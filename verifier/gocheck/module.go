@@ -351,17 +351,10 @@ func readCapped(tree fs.FS, name string, limit int64) (data []byte, err error) {
 		return nil, err
 	}
 	if int64(len(data)) > limit {
-		return nil, &tooLargeError{name: name, limit: limit}
+		return nil, fmt.Errorf("read %q: %w of %d bytes", name, errTooLarge, limit)
 	}
 	return data, nil
 }
 
-// tooLargeError says that a file is over its bound.
-type tooLargeError struct {
-	name  string
-	limit int64
-}
-
-func (e *tooLargeError) Error() string {
-	return fmt.Sprintf("read %q: it is over %d bytes", e.name, e.limit)
-}
+// errTooLarge says that a file is over its bound.
+var errTooLarge = errors.New("it is over the bound")

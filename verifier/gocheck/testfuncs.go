@@ -28,9 +28,8 @@ func (c *census) testFile(p *Package, name string, external bool) {
 	file := path.Join(p.Dir, name)
 	src, err := readCapped(c.tree, file, MaxSourceBytes)
 	if err != nil {
-		var tooLarge *tooLargeError
-		if errors.As(err, &tooLarge) {
-			c.found.Incomplete = append(c.found.Incomplete, file)
+		if errors.Is(err, errTooLarge) {
+			c.over[file] = true
 		}
 		p.problem(err)
 		return
