@@ -22,10 +22,11 @@ const maxPEM = 16 << 10
 type Role string
 
 // The roles: RoleLane signs receipts, opened records and pins; RoleReport
-// signs reports and checkpoints.
+// signs reports and checkpoints; RoleRoot signs trust files.
 const (
 	RoleLane   Role = "lane"
 	RoleReport Role = "report"
+	RoleRoot   Role = "root"
 )
 
 // Class says whether a key is out of the reach of the agent that it judges.
