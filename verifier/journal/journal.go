@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"striatum/internal/durable"
+	"striatum/internal/problem"
 	"striatum/receipt"
 	"striatum/seal"
 )
@@ -82,7 +83,8 @@ func (j *Journal) Lock(ctx context.Context, what string, wait time.Duration, onW
 	}
 	s := &Session{j: j, file: f}
 	if err := s.recover(); err != nil {
-		return nil, errors.Join(fmt.Errorf("recover lane journal: %w", err), f.Close())
+		return nil, errors.Join(problem.Wrap(problem.Internal, err, "the lane's journal cannot be recovered",
+			fmt.Sprintf("if no disk is full or broken, move %q away: the next run begins a new chain, and what was recorded is in the store", j.dir)), f.Close())
 	}
 	return s, nil
 }

@@ -48,9 +48,10 @@ type Closure struct {
 	Bytes  int64
 	// BinarySHA256 is the digest of the binary that Measure was given.
 	BinarySHA256 string
-	// Roots are the folders and files measured: those asked for, and what links
-	// in them led to outside (Debian keeps most of GOROOT under /usr/share).
-	// All of them must be visible to whoever uses the tool.
+	// Roots are the folders and files measured: those asked for, what links in
+	// them led to outside (Debian keeps most of GOROOT under /usr/share), and
+	// the loaders and shared libraries of their programs. All of them must be
+	// visible to whoever uses the tool.
 	Roots []string
 	// Immutable is whether only root can change any of it; Observed says what
 	// was seen, for the facet tools_immutable.
@@ -161,6 +162,11 @@ func (w *walker) walk(ctx context.Context, root string) error {
 			w.note(mutable(path, st.Uid, mode))
 			w.files[path] = stampOf(&st)
 			w.bytes += st.Size
+			if mode&0o111 != 0 || strings.HasSuffix(path, ".so") || strings.Contains(filepath.Base(path), ".so.") {
+				if err := w.program(path); err != nil {
+					return err
+				}
+			}
 		case unix.S_IFLNK:
 			return w.link(root, path)
 		default:
@@ -197,6 +203,17 @@ func (w *walker) link(root, path string) error {
 	if !covered([]string{root}, real) {
 		w.outside = append(w.outside, real)
 	}
+	return nil
+}
+
+// program adds what the kernel and the loader would load for a program or a
+// library.
+func (w *walker) program(path string) error {
+	loaded, err := dynamic(path)
+	if err != nil {
+		return fmt.Errorf("measure %q: %w", path, err)
+	}
+	w.outside = append(w.outside, loaded...)
 	return nil
 }
 

@@ -51,6 +51,8 @@ type Toolchain struct {
 	GOOS       string
 	GOARCH     string
 	CgoEnabled bool // as go finds it with only the system's compilers in PATH
+	// Proxies is the GOPROXY list of this go where nobody sets one.
+	Proxies string
 }
 
 // Supports reports whether a module whose go.mod says "go line" can be built.
@@ -71,18 +73,30 @@ func Find(ctx context.Context, cfg Config) (Toolchain, error) {
 	if err != nil {
 		return Toolchain{}, err
 	}
-	if os.Geteuid() == 0 {
-		if ok, observed := Immutable(path); !ok {
-			return Toolchain{}, problem.New(problem.Refused,
-				fmt.Sprintf("go command %q is not run as root", path), observed,
-				"make it and the folders above it owned by root and writable only by root, or set toolchain.go to one that is")
-		}
+	if err := trusted(path); err != nil {
+		return Toolchain{}, err
 	}
 	said, err := ask(ctx, cfg.TempDir, path)
+	var refused *problem.Problem
+	if errors.As(err, &refused) {
+		return Toolchain{}, refused
+	}
 	if err != nil {
 		return Toolchain{}, problem.Wrap(problem.Missing, err, fmt.Sprintf("go command %q cannot be used", path), installHint)
 	}
 	return said, nil
+}
+
+// trusted refuses, for a lane that is root, a command that others may replace.
+func trusted(path string) error {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	if ok, observed := Immutable(path); !ok {
+		return problem.New(problem.Refused, fmt.Sprintf("go command %q is not run as root", path), observed,
+			"make it and the folders above it owned by root and writable only by root, or set toolchain.go to one that is")
+	}
+	return nil
 }
 
 // locate returns the absolute path of go without links.
@@ -123,11 +137,11 @@ func ask(ctx context.Context, tempDir, path string) (_ Toolchain, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, askTimeout, fmt.Errorf("no answer within %s", askTimeout))
 	defer cancel()
 
-	out, err := run(ctx, dir, path, "env", "-json", "GOROOT", "GOVERSION", "CGO_ENABLED", "GOOS", "GOARCH")
+	out, err := run(ctx, dir, path, "env", "-json", "GOROOT", "GOVERSION", "CGO_ENABLED", "GOOS", "GOARCH", "GOPROXY")
 	if err != nil {
 		return Toolchain{}, err
 	}
-	var env struct{ GOROOT, GOVERSION, CGO_ENABLED, GOOS, GOARCH string } //nolint:revive // go's own names
+	var env struct{ GOROOT, GOVERSION, CGO_ENABLED, GOOS, GOARCH, GOPROXY string } //nolint:revive // go's own names
 	if err := json.Unmarshal(out, &env); err != nil {
 		return Toolchain{}, fmt.Errorf("read answer of go env: %w", err)
 	}
@@ -142,6 +156,9 @@ func ask(ctx context.Context, tempDir, path string) (_ Toolchain, err error) {
 	if err != nil {
 		return Toolchain{}, fmt.Errorf("resolve the go command of its GOROOT: %w", err)
 	}
+	if err := trusted(real); err != nil {
+		return Toolchain{}, err
+	}
 	out, err = run(ctx, dir, real, "version")
 	if err != nil {
 		return Toolchain{}, err
@@ -152,7 +169,7 @@ func ask(ctx context.Context, tempDir, path string) (_ Toolchain, err error) {
 	}
 	return Toolchain{
 		Go: real, GOROOT: root, Version: strings.Fields(env.GOVERSION)[0],
-		GOOS: env.GOOS, GOARCH: env.GOARCH, CgoEnabled: env.CGO_ENABLED == "1",
+		GOOS: env.GOOS, GOARCH: env.GOARCH, CgoEnabled: env.CGO_ENABLED == "1", Proxies: env.GOPROXY,
 	}, nil
 }
 
@@ -162,7 +179,7 @@ func run(ctx context.Context, dir, path string, args ...string) ([]byte, error) 
 	cmd.Dir = dir
 	cmd.Env = []string{
 		"PATH=" + filepath.Dir(path) + ":/usr/bin:/bin", "HOME=" + dir, "GOCACHE=" + dir, "GOPATH=" + dir, "TMPDIR=" + dir,
-		"GOTOOLCHAIN=local", "GOENV=off", "GOFLAGS=", "GOWORK=off", "GOTELEMETRY=off", "GOPROXY=off", "LANG=C.UTF-8",
+		"GOTOOLCHAIN=local", "GOENV=off", "GOFLAGS=", "GOWORK=off", "GOTELEMETRY=off", "LANG=C.UTF-8",
 	}
 	cmd.WaitDelay = time.Second
 	var out, errOut capped

@@ -276,6 +276,22 @@ func TestMeasureOfTheRealToolchainCostsOnlyStatsTheSecondTime(t *testing.T) {
 	t.Logf("%d files, %d bytes: cold %s, warm %s (%d hashed), immutable %v: %s", first.Files, first.Bytes, cold, warm, second.Hashed, first.Immutable, first.Observed)
 }
 
+func TestMeasureFollowsTheLoaderAndSharedLibrariesOfAProgram(t *testing.T) {
+	program, err := filepath.EvalSymlinks("/bin/ls")
+	if err != nil || runtime.GOOS != "linux" {
+		t.Skip("no dynamic program is known here")
+	}
+	c := measure(t, Meter{}, program, program)
+	var libc, loader bool
+	for _, r := range c.Roots {
+		libc = libc || strings.HasPrefix(filepath.Base(r), "libc.so")
+		loader = loader || strings.HasPrefix(filepath.Base(r), "ld-")
+	}
+	if !libc || !loader || c.Files < 3 {
+		t.Errorf("roots %q, want libc and the loader among them", c.Roots)
+	}
+}
+
 func TestMeasureRefusesAFIFO(t *testing.T) {
 	dir, binary, _ := root(t)
 	if err := unix.Mkfifo(filepath.Join(dir, "pipe"), 0o600); err != nil {
