@@ -1,0 +1,109 @@
+package verifiercmd
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"hash"
+
+	"striatum/claim"
+	"striatum/daemon"
+	"striatum/internal/cli"
+	"striatum/internal/problem"
+	"striatum/internal/worktree"
+	"striatum/receipt"
+	"striatum/seal"
+	"striatum/verifier"
+)
+
+// recorder hands a lane's evidence to the service, as whoever runs the lane.
+type recorder struct {
+	service   *daemon.Service
+	principal daemon.Principal
+}
+
+func (r recorder) RecordOpened(ctx context.Context, envelope []byte) error {
+	return r.service.RecordOpened(ctx, r.principal, envelope)
+}
+
+func (r recorder) RecordReceipt(ctx context.Context, envelope []byte) error {
+	_, err := r.service.RecordReceipt(ctx, r.principal, envelope)
+	return err
+}
+
+// binder binds each outcome's claim to its receipt and leaves copies for people
+// in the worktree.
+type binder struct {
+	service         *daemon.Service
+	repository, run string
+	principal       daemon.Principal
+	declared        []claim.Claim
+	top             string
+	streams         cli.Streams
+	progress        *progress
+}
+
+func (b *binder) concluded(ctx context.Context, o verifier.Outcome) error {
+	b.progress.concluded(o)
+	if b.declared != nil && o.Check.BacksClaim != "" {
+		ledger, err := b.service.UpdateClaims(ctx, b.principal, b.repository, b.run, b.declared,
+			[]claim.Update{{ClaimID: o.Check.BacksClaim, Receipt: &o.Receipt}})
+		if err != nil {
+			return err
+		}
+		b.copy(".striatum/claim_ledger.json", ledger.Encode())
+	}
+	b.copy(".striatum/receipts/"+o.Receipt.Seal()+".receipt.json", o.Envelope)
+	bundle, err := receipt.Bundle(o.Envelope, o.Receipt.Key().Public)
+	if err != nil {
+		return err
+	}
+	b.copy(".striatum/receipts/"+o.Receipt.Seal()+".sigstore.json", bundle)
+	return nil
+}
+
+// copy writes a copy for people. The evidence is in the home; a copy that
+// cannot be written costs a note and nothing else.
+func (b *binder) copy(path string, data []byte) {
+	err := func() error {
+		root, err := worktree.Open(b.top)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = root.Close() }() // nothing is pending in it
+		if err := root.WriteFile(".striatum/.gitignore", []byte("*\n"), 0o644); err != nil {
+			return err
+		}
+		return root.WriteFile(path, data, 0o644)
+	}()
+	if err != nil {
+		b.streams.Notef("no copy in the worktree: %s", cli.Escape(cli.Explain(err).Error()))
+	}
+}
+
+// worst returns the kind of the worst outcome: failed before void before
+// indeterminate.
+func worst(outcomes []verifier.Outcome) (problem.Kind, bool) {
+	rank := map[receipt.Classification]int{receipt.Indeterminate: 1, receipt.Void: 2, receipt.Failed: 3}
+	kinds := []problem.Kind{0, problem.Indeterminate, problem.Void, problem.No}
+	top := 0
+	for _, o := range outcomes {
+		top = max(top, rank[o.Receipt.Receipt().Classification])
+	}
+	return kinds[top], top > 0
+}
+
+// digestOf is the digest of a document, empty for one that is not there.
+func digestOf(data []byte) string {
+	if data == nil {
+		return ""
+	}
+	return seal.SHA256Hex(data)
+}
+
+// digest is a SHA-256 that is written to.
+type digest struct{ hash.Hash }
+
+func newDigest() digest { return digest{sha256.New()} }
+
+func (d digest) hex() string { return hex.EncodeToString(d.Sum(nil)) }

@@ -1,0 +1,168 @@
+package verifiercmd
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"striatum/daemon"
+	"striatum/internal/cli"
+	"striatum/internal/cli/embedded"
+	"striatum/internal/cli/versioncmd"
+	"striatum/internal/durable"
+	"striatum/internal/home"
+	"striatum/internal/hostid"
+	"striatum/internal/problem"
+	"striatum/receipt"
+	"striatum/sandbox"
+	"striatum/sandbox/containerdengine"
+	"striatum/snapshot"
+	"striatum/verifier"
+	"striatum/verifier/journal"
+	"striatum/verifier/modules"
+	"striatum/verifier/toolchain"
+)
+
+// outputsQuota bounds what the lane keeps of old runs' streams.
+const outputsQuota = 1 << 30
+
+// keptSnapshots is how many frozen trees the lane keeps besides the newest.
+const keptSnapshots = 4
+
+// openLane wires the home's lane.
+func openLane(f *cli.Factory, s *embedded.Session, principal daemon.Principal, p *progress) (*verifier.Lane, error) {
+	settings, err := s.Home.Settings()
+	if err != nil {
+		return nil, err
+	}
+	dir := s.Home.LaneDir()
+	fingerprint, err := hostFingerprint(dir, f.Rand)
+	if err != nil {
+		return nil, err
+	}
+	j, err := journal.Open(filepath.Join(dir, "journal"), journal.Config{
+		Now: f.Now, Rand: f.Rand, Key: s.Home.LaneKey, LaneID: s.Home.LaneID(), MachineID: fingerprint, PID: os.Getpid(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	store := snapshot.Store{Dir: filepath.Join(dir, "snapshots")}
+	mods, err := modules.Open(modules.Config{
+		Dir: filepath.Join(dir, "modules"), DownloadCache: downloadCache(f.Getenv), Proxies: proxies(settings, f.Getenv), Now: f.Now,
+	})
+	if err != nil {
+		return nil, problem.Wrap(problem.Invalid, err, "open the lane's module store", "correct \"proxies\" in "+s.Home.ConfigPath()+" or GOPROXY")
+	}
+	self, digest, err := selfDigest()
+	if err != nil {
+		return nil, err
+	}
+	log := slog.New(slog.NewTextHandler(f.Streams.Err, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	lane := verifier.New(verifier.Config{
+		Dir: dir, Journal: j, OpenOutputs: func() (*journal.Outputs, error) {
+			return journal.OpenOutputs(filepath.Join(dir, "outputs"), outputsQuota, f.Now)
+		},
+		Snapshots: store, KeptSnapshots: keptSnapshots,
+		Snapshot: snapshot.Options{
+			Limits: snapshot.Limits{Files: settings.SnapshotFiles, Bytes: settings.SnapshotBytes}, Now: f.Now,
+		},
+		Toolchain: toolchain.Config{Go: settings.Go, Path: f.Getenv("PATH"), TempDir: dir},
+		Modules:   mods,
+		OpenEngine: func(ctx context.Context) (sandbox.Engine, error) {
+			return containerdengine.Open(ctx, EngineConfig(f, s.Home, settings, self, log))
+		},
+		Key: s.Home.LaneKey,
+		Lane: receipt.Lane{
+			LaneID: s.Home.LaneID(), HostFingerprint: fingerprint, OS: runtime.GOOS, Arch: runtime.GOARCH,
+		},
+		Version: versioncmd.Read().Version, SelfSHA256: digest,
+		Recorder: recorder{s.Service, principal}, Keyring: s.Service.Keyring,
+		Now: f.Now, Rand: f.Rand, Log: log,
+		Progress: p.step,
+		Waiting: func(h journal.Holder) {
+			f.Streams.Notef("waiting for the lane: process %d holds it since %s (%s)", h.PID, h.Since, cli.Escape(h.What))
+		},
+	})
+	return lane, nil
+}
+
+// EngineConfig is the sandbox engine of a home. striatum-init lies beside
+// striatum.
+func EngineConfig(f *cli.Factory, h *home.Home, s home.Settings, self string, log *slog.Logger) containerdengine.Config {
+	return containerdengine.Config{
+		Home: h.Dir, Socket: s.Containerd, ContainerdPath: s.ContainerdPath, ShimPath: s.ShimPath, RuncPath: s.RuncPath,
+		InitPath: filepath.Join(filepath.Dir(self), "striatum-init"), Rand: f.Rand, Now: f.Now, Log: log,
+	}
+}
+
+// hostFingerprint names the host by its machine id. A host without one gets an
+// id of its own in the lane's folder.
+func hostFingerprint(dir string, random io.Reader) (string, error) {
+	fp, err := hostid.Fingerprint(hostid.MachineIDFile)
+	if !errors.Is(err, hostid.ErrNoMachineID) {
+		return fp, err
+	}
+	path := filepath.Join(dir, "machine-id")
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		var id [16]byte
+		if _, err := io.ReadFull(random, id[:]); err != nil {
+			return "", fmt.Errorf("draw a machine id: %w", err)
+		}
+		if err := durable.MkdirAll(dir, 0o700); err != nil {
+			return "", err
+		}
+		if err := durable.WriteFile(path, []byte(hex.EncodeToString(id[:])+"\n"), 0o600); err != nil {
+			return "", err
+		}
+	}
+	return hostid.Fingerprint(path)
+}
+
+// downloadCache is the user's module download cache, by the environment alone.
+func downloadCache(getenv func(string) string) string {
+	dir := getenv("GOMODCACHE")
+	if dir == "" {
+		gopath, _, _ := strings.Cut(getenv("GOPATH"), string(os.PathListSeparator))
+		if gopath == "" {
+			if getenv("HOME") == "" {
+				return ""
+			}
+			gopath = filepath.Join(getenv("HOME"), "go")
+		}
+		dir = filepath.Join(gopath, "pkg", "mod")
+	}
+	if !filepath.IsAbs(dir) {
+		return ""
+	}
+	return filepath.Join(dir, "cache", "download")
+}
+
+// defaultProxy is what the go command asks when nothing is set.
+const defaultProxy = "https://proxy.golang.org"
+
+// proxies are the module proxies of the settings, else the addresses of
+// GOPROXY; "direct" and "off" are none.
+func proxies(s home.Settings, getenv func(string) string) []string {
+	if s.Proxies != nil {
+		return *s.Proxies
+	}
+	list := getenv("GOPROXY")
+	if list == "" {
+		list = defaultProxy
+	}
+	var urls []string
+	for _, p := range strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == '|' }) {
+		if strings.HasPrefix(p, "https://") {
+			urls = append(urls, p)
+		}
+	}
+	return urls
+}

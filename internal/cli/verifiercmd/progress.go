@@ -1,0 +1,111 @@
+package verifiercmd
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"striatum/internal/cli"
+	"striatum/receipt"
+	"striatum/verifier"
+)
+
+// progress shows which step of which check is under way and for how long: on a
+// terminal in one line that is drawn again each second, elsewhere a line for
+// each step.
+type progress struct {
+	streams cli.Streams
+	now     func() time.Time
+	stop    chan struct{}
+	done    sync.WaitGroup
+
+	mu      sync.Mutex
+	text    string
+	started time.Time
+	drawn   bool
+}
+
+func newProgress(s cli.Streams, now func() time.Time) *progress {
+	p := &progress{streams: s, now: now, stop: make(chan struct{})}
+	if s.ErrIsTerminal {
+		p.done.Go(p.redraw)
+	}
+	return p
+}
+
+func (p *progress) redraw() {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			p.mu.Lock()
+			p.draw()
+			p.mu.Unlock()
+		case <-p.stop:
+			return
+		}
+	}
+}
+
+// step is told each step.
+func (p *progress) step(check, step string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.text, p.started = step, p.now()
+	if check != "" {
+		p.text = cli.Escape(check) + ": " + step
+	}
+	if p.streams.ErrIsTerminal {
+		p.draw()
+		return
+	}
+	fmt.Fprintf(p.streams.Err, "striatum: %s\n", p.text)
+}
+
+// draw shows the line. The caller holds the lock.
+func (p *progress) draw() {
+	if p.text != "" {
+		fmt.Fprintf(p.streams.Err, "\r\x1b[K%s  %s", p.text, p.now().Sub(p.started).Round(time.Second))
+		p.drawn = true
+	}
+}
+
+func (p *progress) clear() {
+	if p.drawn {
+		fmt.Fprint(p.streams.Err, "\r\x1b[K")
+	}
+	p.text, p.drawn = "", false
+}
+
+// concluded shows what failed in a check, with the tail of its output.
+func (p *progress) concluded(o verifier.Outcome) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.clear()
+	r := o.Receipt.Receipt()
+	if r.Classification == receipt.Asserted || r.Classification == receipt.VerifiedEligible {
+		return
+	}
+	w := p.streams.Err
+	fmt.Fprintf(w, "--- %s: %s\n", cli.Escape(o.Check.CheckID()), r.Classification)
+	for _, reason := range r.Reasons {
+		fmt.Fprintf(w, "    %s: %s\n", reason.Code, cli.Escape(reason.Detail))
+	}
+	for _, f := range o.Failing {
+		fmt.Fprintf(w, "    --- %s\n", cli.Escape(f.Name))
+		for line := range strings.Lines(strings.TrimRight(f.Tail, "\n")) {
+			fmt.Fprintf(w, "        %s\n", cli.Escape(strings.TrimRight(line, "\n")))
+		}
+	}
+}
+
+// end stops drawing. Nothing may follow it.
+func (p *progress) end() {
+	close(p.stop)
+	p.done.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.clear()
+}

@@ -1,0 +1,215 @@
+package verifiercmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"striatum/claim"
+	"striatum/daemon"
+	"striatum/internal/cli"
+	"striatum/internal/cli/embedded"
+	"striatum/internal/home"
+	"striatum/internal/problem"
+	"striatum/snapshot"
+	"striatum/verifier"
+	"striatum/workflow"
+)
+
+// runOptions are the flags of `verifier run`.
+type runOptions struct {
+	checks    []string
+	all       bool
+	worktree  string
+	exact     bool
+	commit    string
+	run       string
+	wait      time.Duration
+	tokenFile string
+	output    cli.Output
+}
+
+func newRun(f *cli.Factory) *cobra.Command {
+	var o runOptions
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Run checks in sandboxes and seal a receipt for each",
+		Long: `Run freezes the worktree and runs each named check on the copy: the negative
+control first, then twice. Each check ends in a signed receipt, also when it
+fails or cannot be judged, and its claim is bound to that receipt.
+
+Exit codes: 0 every check passed, 1 one failed, 4 one could not be judged,
+5 one is void (its negative control did not do its work), 3 refused, 7 this
+machine lacks something. Of several checks the worst counts: 3, 6, 7, 1, 5, 4.`,
+		Example: `  striatum verifier run --all
+  striatum verifier run --check builtin:go-test --output json
+  striatum verifier run --all --commit HEAD`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.execute(cmd.Context(), f) },
+	}
+	fl := cmd.Flags()
+	fl.StringArrayVar(&o.checks, "check", nil, "run this check; may be given several times")
+	fl.BoolVar(&o.all, "all", false, "run every check of the workflow (the default when there is one)")
+	fl.StringVar(&o.worktree, "worktree", "", "the worktree, or a folder in it (default: the working directory)")
+	fl.BoolVar(&o.exact, "worktree-exact", false, "take the folder itself as the top of the worktree")
+	fl.StringVar(&o.commit, "commit", "", "check the blobs of this revision instead of the files")
+	fl.StringVar(&o.run, "run", "", "the run that the claims belong to (default: none)")
+	fl.DurationVar(&o.wait, "wait", 10*time.Minute, "how long to wait for the lane while another process holds it")
+	fl.StringVar(&o.tokenFile, "token-file", "", "file with the operator token (default: STRIATUM_TOKEN_FILE, else no token)")
+	cmd.MarkFlagsMutuallyExclusive("check", "all")
+	cli.AddOutput(cmd, &o.output)
+	return cmd
+}
+
+// top returns the top of the worktree that was named.
+func (o *runOptions) top(f *cli.Factory) (string, error) {
+	dir := o.worktree
+	if dir == "" {
+		var err error
+		if dir, err = f.Getwd(); err != nil {
+			return "", problem.Wrap(problem.Usage, err, "find the worktree", "name it with --worktree")
+		}
+	}
+	if o.exact {
+		return dir, nil
+	}
+	return snapshot.FindTop(dir)
+}
+
+func (o *runOptions) execute(ctx context.Context, f *cli.Factory) (err error) {
+	if o.wait < 0 {
+		return problem.New(problem.Usage, "--wait is negative", "", "give a duration such as 10m")
+	}
+	top, err := o.top(f)
+	if err != nil {
+		return err
+	}
+	wt, err := home.Worktree(top)
+	if err != nil {
+		return err
+	}
+	s, err := embedded.Open(ctx, f)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	principal, err := s.Principal(ctx, f, o.tokenFile)
+	if err != nil {
+		return err
+	}
+	repo, created, err := s.Service.Repository(ctx, wt)
+	if err != nil {
+		return err
+	}
+	if created {
+		f.Streams.Notef("this worktree is now repository %s in the store of %s", repo.ID, cli.Escape(s.Home.Dir))
+	}
+	p := newProgress(f.Streams, f.Now)
+	lane, err := openLane(f, s, principal, p)
+	if err != nil {
+		return err
+	}
+	b := &binder{service: s.Service, repository: repo.ID, run: o.run, principal: principal, top: wt.Path, streams: f.Streams, progress: p}
+	outcomes, err := lane.Run(ctx, verifier.Request{
+		RepositoryID: repo.ID, RunID: o.run, Requester: principal.String(),
+		Root: wt.Path, Commit: o.commit, Wait: o.wait,
+		Select: func(tree string) (verifier.Selection, error) {
+			sel, declared, err := o.selection(tree)
+			b.declared = declared
+			return sel, err
+		},
+		Concluded: b.concluded,
+	})
+	p.end()
+	if perr := o.print(f.Streams, outcomes); perr != nil {
+		return errors.Join(err, perr)
+	}
+	if err != nil {
+		return err
+	}
+	if len(b.declared) == 0 {
+		f.Streams.Notef("no workflow declares a claim for this; generate one with: striatum workflow generate --shape verification_gate --write")
+	}
+	if kind, bad := worst(outcomes); bad {
+		return cli.SilentError{Kind: kind}
+	}
+	return nil
+}
+
+// selection reads the frozen tree's workflow and chooses the checks.
+func (o *runOptions) selection(tree string) (verifier.Selection, []claim.Claim, error) {
+	files, err := embedded.PolicyFiles(tree)
+	if err != nil {
+		return verifier.Selection{}, nil, err
+	}
+	_, policy, err := files.Document()
+	if err != nil {
+		return verifier.Selection{}, nil, err
+	}
+	sel := verifier.Selection{PolicySHA256: policy}
+	w, found, err := files.Workflow()
+	if err != nil {
+		return verifier.Selection{}, nil, err
+	}
+	var declared []claim.Claim
+	known := map[string]workflow.CheckRef{}
+	if found {
+		declared = daemon.DeclaredClaims(w)
+		for _, c := range w.Checks() {
+			known[c.CheckID()] = c.CheckRef
+			if len(o.checks) == 0 {
+				sel.Checks = append(sel.Checks, c.CheckRef)
+			}
+		}
+		sel.IntentSHA256 = digestOf(files[w.IntentPath])
+	}
+	seen := map[string]bool{}
+	for _, id := range o.checks {
+		if seen[id] {
+			continue
+		}
+		seen[id] = true
+		ref, ok := known[id]
+		switch {
+		case ok:
+		case workflow.PlainBuiltin(id):
+			ref = workflow.CheckRef{Uses: id}
+		default:
+			return verifier.Selection{}, nil, problem.New(problem.Usage, fmt.Sprintf("there is no check %q", id),
+				"it is neither in the workflow nor a builtin", "`striatum workflow validate` lists what a workflow names")
+		}
+		sel.Checks = append(sel.Checks, ref)
+	}
+	if len(sel.Checks) == 0 {
+		return verifier.Selection{}, nil, problem.New(problem.Usage, "no check is named",
+			fmt.Sprintf("the tree has no %s with checks", workflow.DefaultPath),
+			"name one, such as --check builtin:go-test, or run: striatum workflow generate --shape verification_gate --write")
+	}
+	return sel, declared, nil
+}
+
+// selfDigest is the digest of the running binary.
+func selfDigest() (path, digest string, err error) {
+	path, err = os.Executable()
+	if err != nil {
+		return "", "", fmt.Errorf("find the running program: %w", err)
+	}
+	fh, err := os.Open("/proc/self/exe")
+	if errors.Is(err, os.ErrNotExist) {
+		fh, err = os.Open(path)
+	}
+	if err != nil {
+		return "", "", fmt.Errorf("read the running program: %w", err)
+	}
+	defer func() { _ = fh.Close() }() // only read
+	d := newDigest()
+	if _, err := io.Copy(d, fh); err != nil {
+		return "", "", fmt.Errorf("read the running program: %w", err)
+	}
+	return path, d.hex(), nil
+}

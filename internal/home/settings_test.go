@@ -1,0 +1,43 @@
+package home_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"striatum/internal/home"
+	"striatum/internal/problem"
+)
+
+func TestSettingsAreStrict(t *testing.T) {
+	h := &home.Home{Dir: t.TempDir()}
+	if s, err := h.Settings(); err != nil || s.Go != "" || s.Proxies != nil {
+		t.Fatalf("without a file: %+v, %v", s, err)
+	}
+	for name, text := range map[string]string{
+		"unknown key":    `{"schema_version":"striatum.config.v1","gopath":"/x"}`,
+		"duplicate key":  `{"schema_version":"striatum.config.v1","go":"/a","go":"/b"}`,
+		"relative path":  `{"schema_version":"striatum.config.v1","go":"bin/go"}`,
+		"unclean path":   `{"schema_version":"striatum.config.v1","runc_path":"/usr/../tmp/runc"}`,
+		"other version":  `{"schema_version":"striatum.config.v2"}`,
+		"no version":     `{}`,
+		"negative bound": `{"schema_version":"striatum.config.v1","snapshot_files":-1}`,
+		"not JSON":       `go: /usr/bin/go`,
+	} {
+		if err := os.WriteFile(filepath.Join(h.Dir, "config.json"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := h.Settings()
+		if p := problem.Of(err); p == nil || p.Kind != problem.Invalid {
+			t.Errorf("%s: error %v, want an invalid document", name, err)
+		}
+	}
+	good := `{"schema_version":"striatum.config.v1","go":"/opt/go/bin/go","proxies":[],"snapshot_files":7}`
+	if err := os.WriteFile(filepath.Join(h.Dir, "config.json"), []byte(good), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := h.Settings()
+	if err != nil || s.Go != "/opt/go/bin/go" || s.Proxies == nil || len(*s.Proxies) != 0 || s.SnapshotFiles != 7 {
+		t.Errorf("Settings() = %+v, %v", s, err)
+	}
+}

@@ -1,0 +1,159 @@
+package verifier
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"striatum/receipt"
+	"striatum/sandbox"
+	"striatum/verifier/gocheck"
+	"striatum/workflow"
+)
+
+// builtin is a check that the binary carries. prepare reads the tree, before a
+// number is taken; run executes. Either returns errConcluded when the body says
+// all there is to say, and any other error for trouble of the infrastructure.
+type builtin struct {
+	argv      []string // what it stands for, for people
+	agreement string   // what the two runs are compared by
+	prepare   func(context.Context, *run) error
+	run       func(context.Context, *run) error
+}
+
+// registry maps ids to builtins. A test holds it against workflow.Builtins.
+func registry() map[string]builtin {
+	return map[string]builtin{
+		"builtin:go-test":                   {[]string{"go", "test", "-json", "-count=1"}, "go-test", prepareGo, runTests},
+		"builtin:go-vet":                    {[]string{"go", "vet"}, "go-vet", prepareGo, runVet},
+		"builtin:go-build":                  {[]string{"go", "build", "-o=/dev/null"}, "go-build", prepareGo, runBuild},
+		"builtin:artifact-anchor-integrity": {[]string{"striatum-init", "anchors"}, "stdout", prepareAnchors, runAnchors},
+	}
+}
+
+// joinBuiltins lists the checks that can be run.
+func joinBuiltins() string {
+	var ids []string
+	for _, id := range workflow.Builtins() {
+		if _, ok := registry()[id]; ok {
+			ids = append(ids, id)
+		}
+	}
+	return strings.Join(ids, ", ")
+}
+
+// plant describes the planted control in the body: its digest is over every
+// path and content, in order.
+func (r *run) plant(planted []gocheck.Planted) {
+	d := newDigest()
+	for _, p := range planted {
+		d.field(p.Path)
+		d.field(string(p.Data))
+	}
+	r.body.Control.MutationSHA256 = d.sum()
+}
+
+// plantedFiles are the planted files as the sandbox takes them.
+func plantedFiles(planted []gocheck.Planted) []sandbox.File {
+	files := make([]sandbox.File, len(planted))
+	for i, p := range planted {
+		files[i] = sandbox.File{Path: gocheck.WorkDir + "/" + p.Path, Mode: 0o644, Data: p.Data}
+	}
+	return files
+}
+
+// controlled records what came of the control's execution. judge is asked only
+// if all n programs ran to their own end: a limit says nothing about failing.
+func (r *run) controlled(x *execution, n int, judge func() (receipt.ControlOutcome, string)) {
+	c := &r.body.Control
+	c.Outcome, c.Why = receipt.Invalid, "a limit ended the control"
+	if x.finished(n) {
+		c.Outcome, c.Why = judge()
+	}
+	switch c.Outcome {
+	case receipt.FailedAsRequired:
+		x.fact.Judgement = receipt.Fail
+	case receipt.DidNotFail:
+		x.fact.Judgement = receipt.Pass
+	case receipt.Invalid, receipt.NotReached:
+		x.fact.Judgement = receipt.Inconclusive
+	}
+	c.Execution = &x.fact
+}
+
+// judged appends an execution with the check's word on it.
+func (r *run) judged(x *execution, j gocheck.Judged) {
+	x.fact.Judgement, x.fact.Reasons = j.Judgement, j.Reasons
+	x.fact.ResultSHA256 = j.Results.SHA256()
+	r.body.Executions = append(r.body.Executions, x.fact)
+	for _, f := range j.Findings {
+		if !r.hasFinding(f) {
+			r.body.Findings = append(r.body.Findings, f)
+		}
+	}
+}
+
+func (r *run) hasFinding(f receipt.Finding) bool {
+	for _, have := range r.body.Findings {
+		if have == f {
+			return true
+		}
+	}
+	return false
+}
+
+// note writes the body to the journal once an execution has failed, so that no
+// kill can turn that into something milder.
+func (r *run) note(j receipt.Judgement) error {
+	if j != receipt.Fail {
+		return nil
+	}
+	return r.entry.Note(r.body)
+}
+
+// drop removes a volume; what goes wrong is an infrastructure matter of its
+// own, which the engine's Close reports.
+func (r *run) drop(v sandbox.Volume) {
+	if err := v.Remove(); err != nil {
+		r.lane.cfg.Log.Warn("volume was not removed", "check_id", r.check.CheckID(), "error", err.Error())
+	}
+}
+
+func discard(boxes []sandbox.Sandbox) {
+	for _, b := range boxes {
+		if b != nil {
+			b.Discard()
+		}
+	}
+}
+
+// prepareBoxes makes n sandboxes for spec at the same time.
+func (r *run) prepareBoxes(ctx context.Context, specs ...sandbox.Spec) ([]sandbox.Sandbox, error) {
+	type made struct {
+		i   int
+		box sandbox.Sandbox
+		err error
+	}
+	results := make(chan made, len(specs))
+	for i, spec := range specs {
+		go func() {
+			box, err := r.engine.Prepare(ctx, spec)
+			results <- made{i, box, err}
+		}()
+	}
+	boxes := make([]sandbox.Sandbox, len(specs))
+	var errs []error
+	for range specs {
+		m := <-results
+		boxes[m.i] = m.box
+		if m.err != nil {
+			boxes[m.i] = nil
+			errs = append(errs, m.err)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		discard(boxes)
+		return nil, err
+	}
+	return boxes, nil
+}

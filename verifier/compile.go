@@ -1,0 +1,162 @@
+package verifier
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"hash"
+	"io"
+	"path"
+
+	"striatum/internal/collector"
+	"striatum/receipt"
+	"striatum/sandbox"
+	"striatum/verifier/gocheck"
+)
+
+// compileTests builds every test of the tree, and again with the planted files,
+// in one sandbox in which no code of the repository runs. errConcluded: the
+// tree does not compile, or nothing can be said.
+func (r *run) compileTests(ctx context.Context, cache string, volumes [2]sandbox.Volume, planted []gocheck.Planted) (tests, control []gocheck.Binary, err error) {
+	r.step("compile the tests, and again with planted failures")
+	spec := sandbox.Spec{Limits: r.limits, Mounts: append(r.goMounts(cache),
+		sandbox.Mount{Kind: sandbox.Output, Volume: volumes[0], Target: outReal},
+		sandbox.Mount{Kind: sandbox.Output, Volume: volumes[1], Target: outControl},
+	)}
+	boxes, err := r.prepareBoxes(ctx, spec)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer discard(boxes)
+	packages := withTests(r.source.discovery)
+	programs := make([]sandbox.Program, 2)
+	logs := [2]*gocheck.ToolLog{gocheck.NewToolLog(), gocheck.NewToolLog()}
+	for i, out := range []string{outReal, outControl} {
+		c, err := gocheck.TestCompile(r.source.module, r.source.params, []string{sandbox.InitPath, "collect", out, "--"}, r.limits.WallClock)
+		if err != nil {
+			return nil, nil, err
+		}
+		programs[i] = r.program(c)
+		for _, pkg := range packages {
+			programs[i].Collect = append(programs[i].Collect, path.Join(out, collector.RecordName(workPath(pkg))))
+		}
+		programs[i].CollectBytes = collector.MaxRecordBytes
+	}
+	programs[1].Files = plantedFiles(planted)
+	x, err := r.execute(ctx, boxes[0], programs, func(i int) (io.Writer, io.Writer) {
+		return logs[i].StdoutWriter(), logs[i].StderrWriter()
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return r.compiled(x, logs, packages)
+}
+
+// compiled judges the compile step and reads what it collected.
+func (r *run) compiled(x *execution, logs [2]*gocheck.ToolLog, packages []gocheck.Package) (tests, control []gocheck.Binary, err error) {
+	judged := gocheck.JudgeCompile(r.source.discovery, logs[0], x.end(0))
+	outcome := r.excuse(judged.Outcome)
+	x.fact.Reasons = judged.Reasons
+	switch outcome {
+	case receipt.CompileFailed:
+		x.fact.Judgement = receipt.Fail
+		r.show("compile", judged.Tail)
+	case receipt.CompileInconclusive:
+		x.fact.Judgement = receipt.Inconclusive
+		r.show("compile", judged.Tail)
+	case receipt.Compiled:
+		x.fact.Judgement = receipt.Pass
+	}
+	r.body.Compile = &receipt.Compile{Outcome: outcome, Execution: &x.fact}
+	if outcome != receipt.Compiled {
+		return nil, nil, errConcluded
+	}
+	if len(packages) == 0 {
+		r.incident("nothing_to_check", receipt.MakesFailed, "no package of the check has tests")
+		return nil, nil, errConcluded
+	}
+	if tests, err = r.collected(x.programs[0]); err != nil {
+		return nil, nil, err
+	}
+	if bad := gocheck.JudgeCompile(r.source.discovery, logs[1], x.end(1)); bad.Outcome != receipt.Compiled {
+		r.body.Control.Outcome, r.body.Control.Why = receipt.Invalid, "the tests with planted failures did not compile"
+		r.show("compile with planted failures", bad.Tail)
+		return nil, nil, errConcluded
+	}
+	if control, err = r.collected(x.programs[1]); err != nil {
+		return nil, nil, err
+	}
+	return tests, control, nil
+}
+
+// excuse turns a failed compile into an inconclusive one where it is the lane
+// that lacked modules.
+func (r *run) excuse(o receipt.CompileOutcome) receipt.CompileOutcome {
+	if o == receipt.CompileFailed && r.missingDependencies() {
+		return receipt.CompileInconclusive
+	}
+	return o
+}
+
+// collected returns the binaries that one compile left, each matched with its
+// package. A record that does not fit means that collector and census saw
+// different packages; nothing follows from such a run.
+func (r *run) collected(p sandbox.ProgramResult) ([]gocheck.Binary, error) {
+	records := make([]collector.Record, len(p.Collected))
+	for i, c := range p.Collected {
+		rec, err := collector.ParseRecord(c.Data)
+		if err != nil {
+			return nil, fmt.Errorf("collect the compiled tests: %q: %w", c.Path, err)
+		}
+		records[i] = rec
+	}
+	return gocheck.MatchRecords(r.source.discovery, records, r.limits.WallClock)
+}
+
+// testPrograms are the binaries as programs of a run, in the folder and with the
+// arguments that the go command would have used.
+func (r *run) testPrograms(binaries []gocheck.Binary) []sandbox.Program {
+	programs := make([]sandbox.Program, len(binaries))
+	for i, b := range binaries {
+		programs[i] = sandbox.Program{Path: path.Join(checkDir, b.File), Args: b.Args, Dir: b.Dir, Env: r.source.env.In(b.Dir)}
+	}
+	return programs
+}
+
+// prepareRuns makes the sandboxes of the control and the two runs. They differ
+// in nothing but which tests lie in checkDir.
+func (r *run) prepareRuns(ctx context.Context, cache string, volumes [2]sandbox.Volume) ([]sandbox.Sandbox, error) {
+	spec := func(v sandbox.Volume) sandbox.Spec {
+		mounts := r.goMounts(cache)
+		for i := range mounts {
+			mounts[i].Shared = false
+		}
+		return sandbox.Spec{Limits: r.limits, Mounts: append(mounts, sandbox.Mount{Kind: sandbox.ReadOnly, Volume: v, Target: checkDir})}
+	}
+	return r.prepareBoxes(ctx, spec(volumes[1]), spec(volumes[0]), spec(volumes[0]))
+}
+
+func withTests(d gocheck.Discovery) []gocheck.Package {
+	var all []gocheck.Package
+	for _, p := range d.Packages {
+		if p.HasTests() {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// workPath is a package's folder in the sandbox.
+func workPath(p gocheck.Package) string { return path.Join(gocheck.WorkDir, p.Dir) }
+
+// digest is SHA-256 over fields as netstrings ("3:abc,").
+type digest struct{ h hash.Hash }
+
+func newDigest() digest { return digest{sha256.New()} }
+
+func (d digest) field(s string) {
+	_, _ = fmt.Fprintf(d.h, "%d:%s,", len(s), s) // a hash never fails
+}
+
+func (d digest) sum() string { return hex.EncodeToString(d.h.Sum(nil)) }

@@ -1,0 +1,172 @@
+package verifier
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+
+	"striatum/internal/problem"
+	"striatum/receipt"
+	"striatum/sandbox"
+	"striatum/verifier/gocheck"
+
+	"striatum/verifier/toolchain"
+)
+
+// goSource is what the intake of a Go check read.
+type goSource struct {
+	module    gocheck.Module
+	params    gocheck.Params
+	discovery gocheck.Discovery
+	env       gocheck.Environment
+}
+
+// prepareGo reads the tree for a Go check: which module, which packages and
+// tests, and where its dependencies are. No code runs. errConcluded: the body
+// says why the check cannot go on.
+func prepareGo(ctx context.Context, r *run) error {
+	r.source.env = gocheck.NewEnvironment(r.tools.chain.GOROOT, r.tools.chain.CgoEnabled, r.check.GoWork)
+	r.body.Tools.EnvironmentSHA = r.source.env.Digest()
+	root, err := os.OpenRoot(r.snap.Dir)
+	if err != nil {
+		return fmt.Errorf("open the frozen tree: %w", err)
+	}
+	defer func() { _ = root.Close() }() // a read-only handle
+	tree := root.FS()
+
+	r.step("read the module")
+	module, notes, err := gocheck.FindModule(tree, gocheck.Selection{Dir: r.check.Dir, Declared: r.declaredDirs(), GoWork: r.check.GoWork})
+	var chosen *gocheck.ModuleError
+	if errors.As(err, &chosen) {
+		r.body.Findings = append(r.body.Findings, notes.Findings...)
+		r.incident("nothing_to_check", receipt.MakesFailed, chosen.Error())
+		return errConcluded
+	}
+	if err != nil {
+		return err
+	}
+	if err := r.addNotes(notes); err != nil {
+		return err
+	}
+	if module.TooNew(r.tools.chain.Version) {
+		i := module.TooOldIncident(r.tools.chain.Version)
+		r.incident(i.Code, i.Effect, i.Detail)
+		return errConcluded
+	}
+	r.source.module = module
+	r.source.params = gocheck.Params{Packages: r.check.Packages, Tags: r.check.Tags}
+	discovery, findings, err := gocheck.Census(tree, module, r.source.params, gocheck.BuildContext{
+		GOOS: r.tools.chain.GOOS, GOARCH: r.tools.chain.GOARCH, CgoEnabled: r.tools.chain.CgoEnabled, GoVersion: r.tools.chain.Version,
+	})
+	r.body.Findings = append(r.body.Findings, findings...)
+	var literal *gocheck.LiteralError
+	if errors.As(err, &literal) {
+		r.incident("nothing_to_check", receipt.MakesFailed, literal.Error())
+		return errConcluded
+	}
+	if err != nil {
+		return err
+	}
+	r.source.discovery = discovery
+	return r.dependencies(ctx, tree)
+}
+
+// declaredDirs are the module folders that the other checks name.
+func (r *run) declaredDirs() []string {
+	var dirs []string
+	for _, c := range r.sel.Checks {
+		if c.Dir != "" {
+			dirs = append(dirs, c.Dir)
+		}
+	}
+	return dirs
+}
+
+// dependencies fills the lane's module store with what go.sum names.
+func (r *run) dependencies(ctx context.Context, tree fs.FS) error {
+	r.step("fetch dependencies")
+	goMod, err := readCapped(tree, path.Join(r.source.module.Dir, "go.mod"), gocheck.MaxModFileBytes)
+	if err != nil {
+		return err
+	}
+	goSum, err := readCapped(tree, path.Join(r.source.module.Dir, "go.sum"), 16<<20)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	set, err := r.lane.cfg.Modules.Fetch(ctx, goMod, goSum)
+	if err != nil {
+		return err
+	}
+	r.modules = set
+	r.body.Inputs.Dependencies = &receipt.Dependencies{
+		Digest: set.Digest, SumDB: set.SumDB, Accepted: set.Accepted, FirstSeen: set.FirstSeen, Self: set.Self,
+	}
+	for _, t := range set.Tampered {
+		r.incident("dependency_tampered", receipt.MakesFailed, t.String())
+	}
+	if len(set.Tampered) > 0 {
+		return errConcluded
+	}
+	return nil
+}
+
+// missingDependencies explains a compile that failed while modules were
+// missing: then it is the lane that lacks something, not the tree.
+func (r *run) missingDependencies() bool {
+	if len(r.modules.Missing) == 0 {
+		return false
+	}
+	r.incident("dependency_missing", receipt.MakesIndeterminate, fmt.Sprintf(
+		"%d modules of go.sum are neither in a download cache nor reachable (first: %s); run `go mod download` with network access, then check again",
+		len(r.modules.Missing), r.modules.Missing[0]))
+	return true
+}
+
+// goMounts are what every program of a Go check sees: the tools, the tree, the
+// module store, and the compiled standard library below a layer of its own.
+func (r *run) goMounts(cache string) []sandbox.Mount {
+	mounts := append(toolMounts(r.tools.closure),
+		sandbox.Mount{Kind: sandbox.Layer, Source: r.snap.Dir, Target: gocheck.WorkDir},
+		sandbox.Mount{Kind: sandbox.Scratch, Target: gocheck.HomeDir},
+		sandbox.Mount{Kind: sandbox.Scratch, Target: gocheck.TempDir},
+		sandbox.Mount{Kind: sandbox.Layer, Source: cache, Target: gocheck.CacheDir, Shared: true},
+	)
+	if r.modules.Dir != "" {
+		mounts = append(mounts, sandbox.Mount{Kind: sandbox.ReadOnly, Source: r.modules.Dir, Target: gocheck.ModuleDir})
+	}
+	return mounts
+}
+
+// toolMounts show the toolchain where it is on the host. What lies below /usr
+// is there already.
+func toolMounts(closure toolchain.Closure) []sandbox.Mount {
+	var mounts []sandbox.Mount
+	for _, root := range closure.Roots {
+		if root != "/usr" && !isBelow(root, "/usr") {
+			mounts = append(mounts, sandbox.Mount{Kind: sandbox.ReadOnly, Source: root, Target: root})
+		}
+	}
+	return mounts
+}
+
+func isBelow(p, dir string) bool {
+	return len(p) > len(dir) && p[:len(dir)] == dir && p[len(dir)] == '/'
+}
+
+func (r *run) program(c gocheck.Command) sandbox.Program {
+	return sandbox.Program{Path: r.tools.chain.Go, Args: c.Args, Dir: c.Dir, Env: r.source.env.List()}
+}
+
+func readCapped(tree fs.FS, name string, limit int64) ([]byte, error) {
+	info, err := fs.Stat(tree, name)
+	if err != nil {
+		return nil, fmt.Errorf("read %q: %w", name, err)
+	}
+	if !info.Mode().IsRegular() || info.Size() > limit {
+		return nil, problem.New(problem.Refused, fmt.Sprintf("read %q", name), fmt.Sprintf("it is no regular file of at most %d bytes", limit), "")
+	}
+	return fs.ReadFile(tree, name)
+}

@@ -1,0 +1,141 @@
+package verifier
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"striatum/receipt"
+	"striatum/sandbox"
+	"striatum/verifier/gocheck"
+)
+
+// The folders of compiled tests: where the compile sandbox writes those of the
+// tree and those with planted failures, and where a run sees its own. A run
+// cannot tell which of the two it has.
+const (
+	outReal    = "/out/1"
+	outControl = "/out/2"
+	checkDir   = "/check"
+)
+
+// testVolumeBytes bounds the compiled tests of one tree.
+const testVolumeBytes = 8 << 30
+
+// runTests is go-test: compile twice, run the planted tests, run the real ones
+// twice.
+func runTests(ctx context.Context, r *run) error {
+	cache, err := r.standardCache(ctx)
+	if err != nil {
+		return err
+	}
+	planted, err := gocheck.PlantTest(r.source.discovery, r.lane.cfg.Rand)
+	if err != nil {
+		return err
+	}
+	r.plant(planted)
+	var volumes [2]sandbox.Volume
+	for i := range volumes {
+		if volumes[i], err = r.engine.NewVolume(ctx, testVolumeBytes); err != nil {
+			return err
+		}
+		defer r.drop(volumes[i])
+	}
+	real, control, err := r.compileTests(ctx, cache, volumes, planted)
+	if err != nil {
+		return err
+	}
+	boxes, err := r.prepareRuns(ctx, cache, volumes)
+	if err != nil {
+		return err
+	}
+	defer discard(boxes)
+
+	r.step("negative control")
+	t := &testRun{binaries: control}
+	programs := r.testPrograms(control)
+	x, err := r.execute(ctx, boxes[0], programs, t.sink)
+	if err != nil {
+		return err
+	}
+	boxes[0].Discard()
+	r.controlled(x, len(programs), func() (receipt.ControlOutcome, string) {
+		return gocheck.JudgeTestControl(planted, t.runs(x))
+	})
+	return r.realTests(ctx, boxes[1:], real)
+}
+
+// testRun collects what the test binaries of one execution report.
+type testRun struct {
+	binaries []gocheck.Binary
+	tallies  []*gocheck.Tally
+}
+
+func (t *testRun) sink(int) (io.Writer, io.Writer) {
+	tally := gocheck.NewTally()
+	t.tallies = append(t.tallies, tally)
+	return tally, nil
+}
+
+// runs pairs each package with its binary's end and report. A binary that a
+// limit kept from its end, or from starting, is cut.
+func (t *testRun) runs(x *execution) []gocheck.PackageRun {
+	for _, tally := range t.tallies {
+		tally.Close()
+	}
+	runs := make([]gocheck.PackageRun, len(x.programs))
+	for i := range x.programs {
+		end := x.end(i)
+		runs[i] = gocheck.PackageRun{
+			ImportPath: t.binaries[i].ImportPath, ExitCode: end.ExitCode, Signal: end.Signal, Cut: end.Cut,
+		}
+		if i < len(t.tallies) {
+			runs[i].Tally = t.tallies[i]
+		}
+	}
+	return runs
+}
+
+// realTests runs the compiled tests twice and judges each run.
+func (r *run) realTests(ctx context.Context, boxes []sandbox.Sandbox, binaries []gocheck.Binary) error {
+	var results [2]gocheck.Results
+	programs := r.testPrograms(binaries)
+	for i, sb := range boxes {
+		r.step(fmt.Sprintf("run %d of 2", i+1))
+		t := &testRun{binaries: binaries}
+		x, err := r.execute(ctx, sb, programs, t.sink)
+		if err != nil {
+			return err
+		}
+		sb.Discard()
+		runs := t.runs(x)
+		judged := gocheck.JudgeTests(r.source.discovery, runs)
+		results[i] = judged.Results
+		r.judged(x, judged)
+		r.census(judged)
+		for _, run := range runs {
+			if run.Tally == nil {
+				continue
+			}
+			for _, f := range run.Tally.Failures() {
+				r.show(run.ImportPath+" "+f.Test, f.Tail)
+			}
+		}
+		if err := r.note(judged.Judgement); err != nil {
+			return err
+		}
+	}
+	a, b, findings := gocheck.CompareRuns(results[0], results[1])
+	r.body.Executions[0].ResultSHA256, r.body.Executions[1].ResultSHA256 = a.SHA256(), b.SHA256()
+	r.body.Findings = append(r.body.Findings, findings...)
+	return nil
+}
+
+// census keeps the census of the first run, or of the first one that failed.
+func (r *run) census(j gocheck.Judged) {
+	first := len(r.body.Executions) == 1
+	if first || j.Judgement == receipt.Fail && r.body.Executions[0].Judgement != receipt.Fail {
+		c := j.Census
+		r.body.Census = &c
+	}
+}

@@ -1,0 +1,300 @@
+package verifier
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"runtime"
+	"slices"
+	"time"
+
+	"striatum/internal/problem"
+	"striatum/receipt"
+	"striatum/sandbox"
+	"striatum/seal"
+	"striatum/snapshot"
+	"striatum/verifier/journal"
+	"striatum/verifier/modules"
+	"striatum/verifier/toolchain"
+	"striatum/workflow"
+)
+
+// Recorder is where a lane's evidence goes, besides its own journal. Each call
+// may come again after a crash and must then change nothing.
+type Recorder interface {
+	// RecordOpened stores a signed opened record.
+	RecordOpened(ctx context.Context, envelope []byte) error
+	// RecordReceipt stores a signed receipt.
+	RecordReceipt(ctx context.Context, envelope []byte) error
+}
+
+// Config is what a lane is made of. Dir is its private folder.
+type Config struct {
+	Dir     string
+	Journal *journal.Journal
+	// OpenOutputs opens the store of streams; it is called with the lane held.
+	OpenOutputs func() (*journal.Outputs, error)
+	Snapshots   snapshot.Store
+	Snapshot    snapshot.Options
+	// KeptSnapshots is how many frozen trees stay besides the newest.
+	KeptSnapshots int
+	Toolchain     toolchain.Config
+	Modules       *modules.Store
+	OpenEngine    func(context.Context) (sandbox.Engine, error)
+	Key           *seal.PrivateKey
+	Lane          receipt.Lane
+	Version       string // of striatum
+	SelfSHA256    string // of the running binary
+	Recorder      Recorder
+	// Keyring has the lane's own key: a receipt is opened before it is handed out.
+	Keyring func(context.Context) (seal.Keyring, error)
+	Now     func() time.Time
+	Rand    io.Reader
+	Log     *slog.Logger
+	// Progress is told each step of each check; check is empty for steps that
+	// belong to no check. It may be nil.
+	Progress func(check, step string)
+	// Waiting is told who holds the lane when Run has to wait. It may be nil.
+	Waiting func(journal.Holder)
+}
+
+// Lane runs checks and signs receipts. One process at a time holds a lane; Run
+// waits for it.
+type Lane struct{ cfg Config }
+
+// New returns a lane. Every field of cfg but the optional callbacks is
+// required.
+func New(cfg Config) *Lane { return &Lane{cfg: cfg} }
+
+// Request names what to verify and for whom.
+type Request struct {
+	RepositoryID, RunID, JobID string
+	Requester                  string
+	// Root is the top of the worktree; Commit, when set, the revision whose
+	// blobs count instead of the worktree's files.
+	Root, Commit string
+	Wait         time.Duration // for the lane, at most
+	// Select reads the frozen tree and says which checks to run. Digests are
+	// of the documents in that tree.
+	Select func(tree string) (Selection, error)
+	// Concluded is told each check's outcome as soon as it is recorded.
+	Concluded func(ctx context.Context, o Outcome) error
+}
+
+// Selection is what a frozen tree's documents say.
+type Selection struct {
+	Checks                                   []workflow.CheckRef
+	PolicySHA256, IntentSHA256, BaselineNote string
+}
+
+// Outcome is one check's receipt with what people want to see of it.
+type Outcome struct {
+	Check    workflow.CheckRef
+	Receipt  receipt.Verified
+	Envelope []byte
+	Manifest string // path of the tree manifest in the lane's store
+	// Failing are the tests and diagnostics to show, with the tail of their
+	// output. At most MaxShown.
+	Failing []Failing
+}
+
+// Failing is one failed test or diagnostic.
+type Failing struct {
+	Name string
+	Tail string // the last lines of its output, at most 4 KiB
+}
+
+// MaxShown bounds Outcome.Failing.
+const MaxShown = 20
+
+// Run verifies a request: it seals what an earlier process left open, freezes
+// the tree, and runs each check to a signed and recorded receipt. Outcomes hold
+// what was sealed, also when the error is not nil; a cancelled context seals
+// the check under way as aborted first.
+//
+// Errors are problem.Problem values: Refused for a tree that must not be read,
+// Missing for what this machine lacks, Indeterminate when the lane is busy.
+func (l *Lane) Run(ctx context.Context, req Request) (outcomes []Outcome, err error) {
+	session, err := l.cfg.Journal.Lock(ctx, "verifier run", req.Wait, l.waiting)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, session.Release()) }()
+	if err := l.settle(ctx, session); err != nil {
+		return nil, err
+	}
+	outputs, err := l.cfg.OpenOutputs()
+	if err != nil {
+		return nil, err
+	}
+	l.progress("", "freeze the tree")
+	snap, err := l.freeze(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	sel, err := req.Select(snap.Dir)
+	if err != nil {
+		return nil, err
+	}
+	t, err := l.measure(ctx, sel)
+	if err != nil {
+		return nil, err
+	}
+	l.progress("", "start the sandbox engine")
+	engine, err := l.cfg.OpenEngine(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, engine.Close()) }()
+	for _, check := range sel.Checks {
+		r := &run{lane: l, session: session, outputs: outputs, req: req, sel: sel, check: check, snap: snap, engine: engine, tools: t}
+		o, err := r.conclude(ctx)
+		if err != nil {
+			return outcomes, err
+		}
+		outcomes = append(outcomes, o)
+		if req.Concluded != nil {
+			if err := req.Concluded(context.WithoutCancel(ctx), o); err != nil {
+				return outcomes, err
+			}
+		}
+		if ctx.Err() != nil {
+			return outcomes, context.Cause(ctx)
+		}
+	}
+	return outcomes, nil
+}
+
+func (l *Lane) waiting(h journal.Holder) {
+	if l.cfg.Waiting != nil {
+		l.cfg.Waiting(h)
+	}
+}
+
+func (l *Lane) progress(check, step string) {
+	if l.cfg.Progress != nil {
+		l.cfg.Progress(check, step)
+	}
+}
+
+// freeze copies the tree into the lane's store.
+func (l *Lane) freeze(ctx context.Context, req Request) (snapshot.Snapshot, error) {
+	if err := l.cfg.Snapshots.Sweep(); err != nil {
+		return snapshot.Snapshot{}, err
+	}
+	if req.Commit != "" {
+		return snapshot.FreezeCommit(ctx, req.Root, req.Commit, l.cfg.Snapshots, l.cfg.Snapshot)
+	}
+	return snapshot.Freeze(ctx, req.Root, l.cfg.Snapshots, l.cfg.Snapshot)
+}
+
+// settle seals the numbers that an earlier process left open, and records what
+// it sealed but could not record.
+func (l *Lane) settle(ctx context.Context, session *journal.Session) error {
+	left, err := session.Leftovers()
+	if err != nil {
+		return err
+	}
+	for _, e := range left {
+		body := e.Aborted(l.cfg.Now(), "it ended before the check was concluded")
+		if _, err := l.seal(e, body); err != nil {
+			return fmt.Errorf("seal an aborted check: %w", err)
+		}
+		l.cfg.Log.InfoContext(ctx, "sealed an aborted check", slog.String("check_id", e.Opened.CheckID), slog.Int64("sequence", e.Opened.Sequence))
+	}
+	return l.recordPending(ctx, session)
+}
+
+// recordPending hands finished receipts to the recorder, oldest first.
+func (l *Lane) recordPending(ctx context.Context, session *journal.Session) error {
+	pending, err := l.cfg.Journal.Pending()
+	if err != nil {
+		return err
+	}
+	type item struct {
+		sealed           string
+		opened, envelope []byte
+		sequence         int64
+	}
+	items := make([]item, 0, len(pending))
+	for _, s := range pending {
+		opened, envelope, err := l.cfg.Journal.Load(s)
+		if err != nil {
+			return err
+		}
+		r, err := receipt.Parse(envelope)
+		if err != nil {
+			return err
+		}
+		items = append(items, item{s, opened, envelope, r.Sequence})
+	}
+	slices.SortFunc(items, func(a, b item) int { return cmp.Compare(a.sequence, b.sequence) })
+	for _, it := range items {
+		if err := l.cfg.Recorder.RecordOpened(ctx, it.opened); err != nil {
+			return err
+		}
+		if err := l.cfg.Recorder.RecordReceipt(ctx, it.envelope); err != nil {
+			return err
+		}
+		if err := session.MarkRecorded(it.sealed); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// seal signs body and finishes the entry with it.
+func (l *Lane) seal(e *journal.Entry, body receipt.Receipt) ([]byte, error) {
+	envelope, _, err := receipt.Sign(body, l.cfg.Key)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := e.Finish(envelope); err != nil {
+		return nil, err
+	}
+	return envelope, nil
+}
+
+// nonce returns 32 random hex digits.
+func (l *Lane) nonce() (string, error) {
+	var b [16]byte
+	if _, err := io.ReadFull(l.cfg.Rand, b[:]); err != nil {
+		return "", fmt.Errorf("draw a nonce: %w", err)
+	}
+	return hex.EncodeToString(b[:]), nil
+}
+
+// limits are the lane's own, replaced by those that the check names.
+func limits(ref *workflow.Limits) (sandbox.Limits, error) {
+	lim := DefaultLimits()
+	if ref == nil {
+		return lim, nil
+	}
+	b, err := ref.Parse()
+	if err != nil {
+		return lim, problem.Wrap(problem.Invalid, err, "read the check's limits", "")
+	}
+	lim.WallClock = cmp.Or(b.WallClock, lim.WallClock)
+	lim.MemoryBytes = cmp.Or(b.MemoryBytes, lim.MemoryBytes)
+	lim.Pids = cmp.Or(b.Pids, lim.Pids)
+	lim.MilliCPUs = cmp.Or(b.MilliCPUs, lim.MilliCPUs)
+	lim.OutputBytes = cmp.Or(b.OutputBytes, lim.OutputBytes)
+	lim.DiskBytes = cmp.Or(b.DiskBytes, lim.DiskBytes)
+	return lim, nil
+}
+
+// DefaultLimits are those of each execution of a check that names none.
+func DefaultLimits() sandbox.Limits {
+	return sandbox.Limits{
+		WallClock:   15 * time.Minute,
+		MemoryBytes: 6 << 30,
+		Pids:        1024,
+		MilliCPUs:   int64(runtime.NumCPU()) * 1000,
+		OutputBytes: 64 << 20,
+		DiskBytes:   2 << 30,
+	}
+}

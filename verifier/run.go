@@ -1,0 +1,222 @@
+package verifier
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"striatum/internal/problem"
+	"striatum/receipt"
+	"striatum/sandbox"
+	"striatum/snapshot"
+	"striatum/verifier/gocheck"
+	"striatum/verifier/journal"
+	"striatum/verifier/modules"
+	"striatum/verifier/toolchain"
+	"striatum/workflow"
+)
+
+// tools is what was measured once for all checks of a request.
+type tools struct {
+	chain   toolchain.Toolchain
+	closure toolchain.Closure
+}
+
+// run is one check on its way to a receipt.
+type run struct {
+	lane    *Lane
+	session *journal.Session
+	outputs *journal.Outputs
+	req     Request
+	sel     Selection
+	check   workflow.CheckRef
+	snap    snapshot.Snapshot
+	engine  sandbox.Engine
+	tools   tools
+	limits  sandbox.Limits
+	entry   *journal.Entry
+	body    receipt.Receipt
+	source  goSource
+	modules modules.Set
+	anchors []byte
+	shown   []Failing
+}
+
+// errConcluded ends a check early: the body says why.
+var errConcluded = errors.New("concluded")
+
+// conclude takes a number, runs the check and seals what came of it. The error
+// is one that prevented a receipt, or its recording.
+func (r *run) conclude(ctx context.Context) (Outcome, error) {
+	b, ok := registry()[r.check.Uses]
+	if !ok {
+		return Outcome{}, r.unknownCheck()
+	}
+	var err error
+	if r.limits, err = limits(r.check.Limits); err != nil {
+		return Outcome{}, err
+	}
+	if err := r.draft(b); err != nil {
+		return Outcome{}, err
+	}
+	prepare := r.prepare(ctx, b)
+	if r.entry, err = r.session.Begin(r.body, r.req.Requester); err != nil {
+		return Outcome{}, err
+	}
+	r.body = r.entry.Draft
+	if prepare == nil {
+		prepare = b.run(ctx, r)
+	}
+	r.conclusion(ctx, prepare)
+	r.body.CreatedAt = r.lane.cfg.Now().UTC().Format(time.RFC3339)
+	envelope, err := r.lane.seal(r.entry, r.body)
+	if err != nil {
+		return Outcome{}, fmt.Errorf("seal the receipt of %q: %w", r.check.CheckID(), err)
+	}
+	r.step("record")
+	if err := r.lane.recordPending(context.WithoutCancel(ctx), r.session); err != nil {
+		return Outcome{}, err
+	}
+	ring, err := r.lane.cfg.Keyring(context.WithoutCancel(ctx))
+	if err != nil {
+		return Outcome{}, err
+	}
+	v, err := receipt.Open(envelope, ring)
+	if err != nil {
+		return Outcome{}, err
+	}
+	return Outcome{Check: r.check, Receipt: v, Envelope: envelope, Manifest: r.snap.ManifestPath, Failing: r.shown}, nil
+}
+
+func (r *run) unknownCheck() error {
+	return problem.New(problem.Usage, fmt.Sprintf("check %q cannot be run", r.check.CheckID()),
+		"this version runs builtins only; external checks are validated, pinned checks are not run yet",
+		"name one of: "+joinBuiltins())
+}
+
+// step reports progress.
+func (r *run) step(s string) { r.lane.progress(r.check.CheckID(), s) }
+
+// draft fills what is known before anything runs.
+func (r *run) draft(b builtin) error {
+	nonce, err := r.lane.nonce()
+	if err != nil {
+		return err
+	}
+	digest, err := r.check.Digest()
+	if err != nil {
+		return err
+	}
+	c := r.lane.cfg
+	r.body = receipt.Receipt{
+		RepositoryID: r.req.RepositoryID, RunID: r.req.RunID, JobID: r.req.JobID, Nonce: nonce,
+		Check: receipt.Check{
+			ID: r.check.CheckID(), Kind: receipt.Builtin, Digest: digest, Argv: b.argv,
+			BacksClaim: r.check.BacksClaim, PassWhen: "exit_zero", Agreement: b.agreement,
+		},
+		Tools: receipt.Tools{
+			BinarySHA256: r.tools.closure.BinarySHA256, ClosureSHA256: r.tools.closure.SHA256, BuiltinID: r.check.Uses,
+			StriatumVersion: c.Version, StriatumSHA256: c.SelfSHA256,
+		},
+		Inputs: receipt.Inputs{
+			TreeSHA256: r.snap.TreeSHA256, ManifestSHA256: r.snap.ManifestSHA256, GitCommit: r.snap.GitCommit,
+			Files: r.snap.Files, Bytes: r.snap.Bytes, PolicySHA256: r.sel.PolicySHA256, IntentSHA256: r.sel.IntentSHA256,
+		},
+		Control: receipt.Control{Kind: receipt.ControlPlanted, MutationOf: ".", Outcome: receipt.NotReached, Why: "not_reached"},
+		Limits: receipt.Limits{
+			WallClockMS: r.limits.WallClock.Milliseconds(), MemoryBytes: r.limits.MemoryBytes, Pids: r.limits.Pids,
+			MilliCPUs: r.limits.MilliCPUs, OutputBytes: r.limits.OutputBytes, DiskBytes: r.limits.DiskBytes,
+		},
+		Lane:      c.Lane,
+		CreatedAt: c.Now().UTC().Format(time.RFC3339),
+	}
+	d := r.engine.Describe()
+	r.body.Posture = receipt.Posture{
+		Engine: d.Engine, EngineVersion: d.EngineVersion, Runtime: d.Runtime, RuntimeVersion: d.RuntimeVersion,
+	}
+	r.mergeFacet(receipt.Facet{
+		Name: "tools_immutable", Required: "owned by root, written only by root",
+		Observed: r.tools.closure.Observed, Observer: "lane", OK: r.tools.closure.Immutable,
+	})
+	for _, f := range r.snap.Findings {
+		r.finding(f.Code, f.Path, f.Detail)
+	}
+	return nil
+}
+
+// prepare reads the tree for the check; no code runs. What it finds wrong with
+// the tree is in the body when it returns errConcluded.
+func (r *run) prepare(ctx context.Context, b builtin) error {
+	if b.prepare == nil {
+		return nil
+	}
+	return b.prepare(ctx, r)
+}
+
+// conclusion turns the error of the steps into incidents. What the check itself
+// judged stands in the body already.
+func (r *run) conclusion(ctx context.Context, err error) {
+	switch {
+	case err == nil || errors.Is(err, errConcluded):
+	case ctx.Err() != nil:
+		r.incident(journal.AbortedCode, receipt.MakesIndeterminate, "the check was interrupted")
+	default:
+		r.incident("infrastructure", receipt.MakesIndeterminate, cut(err.Error(), 2000))
+		r.lane.cfg.Log.WarnContext(ctx, "check could not be judged", "check_id", r.check.CheckID(), "error", err.Error())
+	}
+	same, now, err := r.lane.meter().Unchanged(context.WithoutCancel(ctx), r.tools.closure)
+	switch {
+	case err != nil:
+		r.incident("toolchain_drift", receipt.MakesIndeterminate, "the tools could not be measured again: "+cut(err.Error(), 2000))
+	case !same:
+		r.incident("toolchain_drift", receipt.MakesIndeterminate, fmt.Sprintf("the tools' closure was %s before and is %s after the runs", r.tools.closure.SHA256, now.SHA256))
+	}
+}
+
+// addNotes takes over what the intake scan saw. It returns errConcluded when
+// an incident decides already.
+func (r *run) addNotes(n gocheck.Notes) error {
+	r.body.Findings = append(r.body.Findings, n.Findings...)
+	for _, i := range n.Incidents {
+		r.incident(i.Code, i.Effect, i.Detail)
+	}
+	if len(n.Incidents) > 0 {
+		return errConcluded
+	}
+	return nil
+}
+
+// show keeps a failing test or diagnostic for the person who asked.
+func (r *run) show(name, tail string) {
+	if len(r.shown) < MaxShown && !slices.ContainsFunc(r.shown, func(f Failing) bool { return f.Name == name }) {
+		r.shown = append(r.shown, Failing{Name: name, Tail: tail})
+	}
+}
+
+func (l *Lane) meter() toolchain.Meter {
+	return toolchain.Meter{Cache: l.cfg.Dir + "/toolchain.json", Now: l.cfg.Now}
+}
+
+// measure finds and measures the toolchain, when a check needs it.
+func (l *Lane) measure(ctx context.Context, sel Selection) (tools, error) {
+	l.progress("", "measure the tools")
+	chain, err := toolchain.Find(ctx, l.cfg.Toolchain)
+	if err != nil {
+		return tools{}, err
+	}
+	closure, err := l.meter().Measure(ctx, chain.Go, chain.GOROOT)
+	if err != nil {
+		return tools{}, err
+	}
+	return tools{chain: chain, closure: closure}, nil
+}
+
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return s[:n]
+}
