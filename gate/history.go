@@ -36,7 +36,8 @@ func failureKeyOf(r *receipt.Receipt) failureKey {
 	return k
 }
 
-// newest is the latest receipt of some inputs by its place in the log.
+// newest is the latest unexplained receipt of some inputs by its place in the
+// log.
 type newest struct {
 	position int64
 	seal     string
@@ -152,7 +153,9 @@ func newHistory(in *Input) *history {
 // see counts one receipt.
 func (h *history) see(seal string, r *receipt.Receipt, position int64, first bool) {
 	key := keyOf(r)
-	if n := h.newest[key]; position > n.position || position == n.position && seal > n.seal {
+	// What an operator explained away supersedes nothing: were it lost, its hole
+	// would be explained too.
+	if n := h.newest[key]; !h.explained[seal] && (position > n.position || position == n.position && seal > n.seal) {
 		h.newest[key] = newest{position, seal}
 	}
 	if !first {

@@ -1,0 +1,153 @@
+package gate
+
+import (
+	"slices"
+	"time"
+
+	"striatum/receipt"
+)
+
+// askControl is condition 7.
+func (j *judge) askControl(r *receipt.Receipt) {
+	c := r.Control
+	switch c.Outcome {
+	case receipt.FailedAsRequired:
+		if c.Execution == nil || !ranFirst(c.Execution, r.Executions) {
+			j.add(NegativeControlMissing, j.verify(), "nothing shows that the negative control ran before the check")
+		}
+		if c.Kind == receipt.ControlFixture {
+			j.add(ControlNotOnSubject, "striatum verifier rehearse "+arg(j.req.CheckID),
+				"the negative control ran on a fixture, not on a mutation of this tree")
+		}
+	case receipt.DidNotFail:
+		j.add(NegativeControlDidNotFail, j.verify(), "the check passed on an input that it must fail on, so its passing says nothing")
+	case receipt.Invalid:
+		j.add(NegativeControlInvalid, j.verify(), "the negative control failed for another reason than the check's own judgement: %q", c.Why)
+	case receipt.NotReached:
+		j.add(NegativeControlMissing, j.verify(), "the negative control did not run: %q", c.Why)
+	default:
+		j.add(NegativeControlMissing, j.verify(), "nothing is known about the negative control")
+	}
+}
+
+// ranFirst reports whether the control started no later than every execution.
+func ranFirst(control *receipt.Execution, runs []receipt.Execution) bool {
+	start, err := time.Parse(time.RFC3339Nano, control.StartedAt)
+	if err != nil {
+		return false
+	}
+	for _, run := range runs {
+		t, err := time.Parse(time.RFC3339Nano, run.StartedAt)
+		if err != nil || t.Before(start) {
+			return false
+		}
+	}
+	return true
+}
+
+// askOutcome is condition 8.
+func (j *judge) askOutcome(r *receipt.Receipt) {
+	if r.Classification == receipt.Failed {
+		j.add(CheckNotPassing, j.verify(), "the check failed%s", firstReason(r))
+	}
+	if r.Agreement == receipt.Disagreed {
+		j.add(NoReexecutionAgreement, j.verify(), "two runs on the same tree gave different results")
+	}
+	if n := skipsBeyond(r.Census, j.req.AllowSkips); n != "" {
+		j.add(SkipsNotAllowed, "striatum policy show", "a test was skipped that may not be: %s", n)
+	}
+}
+
+// askClassification is the rest of condition 8: what kept the check from a
+// judgement, and for a receipt that does not pass although no condition from 7
+// to 9 failed (explained is false), that there is none.
+func (j *judge) askClassification(r *receipt.Receipt, explained bool) {
+	switch r.Classification {
+	case receipt.Asserted, receipt.VerifiedEligible:
+		return
+	case receipt.Failed, receipt.Void, receipt.Indeterminate:
+	}
+	if why := undecided(r); why != "" {
+		j.add(CheckIndeterminate, j.verify(), "no full judgement was possible: %s", why)
+	} else if !explained {
+		j.add(CheckIndeterminate, j.verify(), "no judgement was possible%s", firstReason(r))
+	}
+}
+
+// undecided says what, beside disagreement and posture, kept the check from a
+// judgement; empty if nothing did. That a failed check ran no further is none.
+func undecided(r *receipt.Receipt) string {
+	for _, i := range r.Incidents {
+		if i.Effect == receipt.MakesIndeterminate {
+			return i.Code + quoteAfter(i.Detail)
+		}
+	}
+	switch {
+	case r.Limits.Hit != "":
+		return "the limit " + quoteOr(r.Limits.Hit, "") + " was hit"
+	case r.Compile != nil && r.Compile.Outcome == receipt.CompileInconclusive:
+		return "the compile step came to no end"
+	case slices.ContainsFunc(r.Executions, func(e receipt.Execution) bool { return e.Judgement == receipt.Inconclusive }):
+		return "an execution was cut short"
+	case len(r.Executions) < 2 && r.Classification != receipt.Failed:
+		return "it ran less than twice"
+	}
+	return ""
+}
+
+func firstReason(r *receipt.Receipt) string {
+	if len(r.Reasons) == 0 {
+		return ""
+	}
+	return ": " + r.Reasons[0].Code + quoteAfter(r.Reasons[0].Detail)
+}
+
+// quoteAfter returns detail, quoted and cut, to stand after a code.
+func quoteAfter(detail string) string {
+	if detail == "" {
+		return ""
+	}
+	return ", " + quoteOr(clip(detail), "")
+}
+
+// clip keeps a sentence short.
+func clip(s string) string {
+	if len(s) > 200 {
+		return s[:200] + "…"
+	}
+	return s
+}
+
+// skipsBeyond returns a skipped test that is not allowed, quoted, or the empty
+// string. A list that was cut cannot be compared and is not allowed.
+func skipsBeyond(c *receipt.Census, allowed AllowSkips) string {
+	if c == nil || c.Skipped == 0 && c.SkippedTests.Count == 0 || allowed.Any {
+		return ""
+	}
+	for _, name := range c.SkippedTests.Names {
+		if _, ok := slices.BinarySearch(allowed.Names, name); !ok {
+			return quoteOr(name, "one without a name")
+		}
+	}
+	if n := int64(len(c.SkippedTests.Names)); n < c.SkippedTests.Count || n < c.Skipped {
+		return "the list of skipped tests is longer than the receipt could hold"
+	}
+	return ""
+}
+
+// askPosture is condition 9.
+func (j *judge) askPosture(r *receipt.Receipt) {
+	var loose []string
+	for _, f := range r.Posture.Facets {
+		if !f.OK {
+			loose = append(loose, f.Name)
+		}
+	}
+	switch {
+	case len(loose) > 0:
+		j.add(SandboxNotStrict, "striatum doctor", "the sandbox was not strict in %q", loose)
+	case !r.Posture.Strict || len(r.Posture.Facets) == 0:
+		j.add(SandboxNotStrict, "striatum doctor", "the sandbox's posture was not measured in full")
+	}
+}
+
