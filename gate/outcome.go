@@ -150,4 +150,3 @@ func (j *judge) askPosture(r *receipt.Receipt) {
 		j.add(SandboxNotStrict, "striatum doctor", "the sandbox's posture was not measured in full")
 	}
 }
-
