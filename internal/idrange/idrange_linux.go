@@ -27,7 +27,7 @@ const (
 type Range struct {
 	Base  uint32
 	Check *os.File
-	lock  *os.File
+	lock  *Lock
 }
 
 // Pool is where a lane takes its ranges from.
@@ -116,7 +116,7 @@ func (p *Pool) Take() (*Range, error) {
 		if p.inUse(base) {
 			continue
 		}
-		lock, err := tryLock(filepath.Join(p.dir, strconv.Itoa(p.next)))
+		lock, err := TryLock(filepath.Join(p.dir, strconv.Itoa(p.next)))
 		if err != nil {
 			return nil, err
 		}
@@ -161,21 +161,6 @@ func (p *Pool) Close() error {
 	return errors.Join(errs...)
 }
 
-// tryLock returns the locked file, or nil where another process has it.
-func tryLock(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("open id range: %w", err)
-	}
-	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		return nil, f.Close()
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("lock id range: %w", err), f.Close())
-	}
-	return f, nil
-}
 
 // userNamespace makes a user namespace that maps 0 to id and keeps it by a
 // descriptor.

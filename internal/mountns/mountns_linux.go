@@ -132,3 +132,21 @@ func Unmount(target string) error {
 	}
 	return nil
 }
+
+// Try runs f on a thread with a mount namespace of its own that ends with it.
+func Try(f func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS)
+		if err == nil {
+			err = unix.Mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, "")
+		}
+		if err != nil {
+			done <- fmt.Errorf("make mount namespace: %w", err)
+			return
+		}
+		done <- f()
+	}()
+	return <-done
+}

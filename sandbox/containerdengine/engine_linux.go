@@ -37,7 +37,7 @@ type Engine struct {
 	dir     string // of this engine, on the host
 	initBin string // a copy in dir
 	runc    string
-	lock    *os.File
+	lock    *idrange.Lock
 	d       *daemon
 	ids     *idrange.Pool
 	cgroups cgroup.Hierarchies
@@ -136,14 +136,14 @@ func (e *Engine) takeLock() error {
 	if err := os.MkdirAll(e.cfg.RunDir, 0o711); err != nil {
 		return fmt.Errorf("make run folder: %w", err)
 	}
-	f, err := os.OpenFile(e.dir+".lock", os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	lock, err := idrange.TryLock(e.dir + ".lock")
 	if err != nil {
-		return fmt.Errorf("open engine lock: %w", err)
+		return err
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return errors.Join(problem.New(problem.Indeterminate, "open sandbox engine", "another process runs sandboxes for this home", "wait until it has ended"), f.Close())
+	if lock == nil {
+		return problem.New(problem.Indeterminate, "open sandbox engine", "another process runs sandboxes for this home", "wait until it has ended")
 	}
-	e.lock = f
+	e.lock = lock
 	return nil
 }
 

@@ -116,4 +116,3 @@ func setTimes(f *os.File, st os.FileInfo) error {
 	t := unix.NsecToTimespec(st.ModTime().UnixNano())
 	return unix.UtimesNanoAt(int(f.Fd()), "", []unix.Timespec{t, t}, unix.AT_EMPTY_PATH)
 }
-

@@ -32,6 +32,18 @@ func conditional() []condition {
 	}
 }
 
+// Names returns every call that the profile lets through, some of them only
+// with certain arguments.
+func Names() []string {
+	names := allowed()
+	for _, c := range conditional() {
+		if len(c.alternatives) > 0 {
+			names = append(names, c.name)
+		}
+	}
+	return names
+}
+
 // allowed names the calls that pass whatever their arguments. A name that an
 // architecture lacks is left out there.
 func allowed() []string { return strings.Fields(allowedNames) }

@@ -1,0 +1,123 @@
+package containerdengine_test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"striatum/internal/rootfs"
+	"striatum/internal/testenv"
+	"striatum/sandbox/containerdengine"
+	"striatum/sandbox/ocispec"
+	"striatum/sandbox/seccompfilter"
+)
+
+// baselineBase is an id range that no pool hands out.
+const baselineBase = 0x70000000 - 65536
+
+// baseline is a bundle with the specification of a sandbox, as far as a plain
+// runtime can have it: /bin/true directly, the profile compiled by runc.
+func baseline(b *testing.B) (bundle string) {
+	b.Helper()
+	bundle, err := os.MkdirTemp("/run", "striatum-bench-")
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := os.RemoveAll(bundle); err != nil {
+			b.Error(err)
+		}
+	})
+	if err := os.Chmod(bundle, 0o711); err != nil {
+		b.Fatal(err)
+	}
+	root := filepath.Join(bundle, "rootfs")
+	if err := rootfs.Make(root, "/usr", "/etc", []rootfs.Point{{Path: "/workspace"}}); err != nil {
+		b.Fatal(err)
+	}
+	spec := ocispec.New([]string{"/bin/true"},
+		ocispec.WithRoot(root), ocispec.WithUserNamespace(baselineBase), ocispec.WithReadOnly("/usr", "/usr"),
+		ocispec.WithLimits("/striatum-bench", testLimits()))
+	spec.Process.User = specs.User{UID: 1000, GID: 1000}
+	for _, target := range []string{"/workspace", "/tmp"} {
+		spec.Mounts = append(spec.Mounts, specs.Mount{
+			Destination: target, Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "nodev", "size=128m"},
+		})
+	}
+	spec.Linux.Seccomp = &specs.LinuxSeccomp{
+		DefaultAction: specs.ActErrno, Architectures: []specs.Arch{specs.ArchX86_64},
+		Syscalls: []specs.LinuxSyscall{{Names: seccompfilter.Names(), Action: specs.ActAllow}},
+	}
+	data, err := json.Marshal(spec)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(bundle, "config.json"), data, 0o600); err != nil {
+		b.Fatal(err)
+	}
+	return bundle
+}
+
+// three runs a command three times in a row, and again for each iteration. An
+// argument "ID" stands for a new name each time.
+func three(b *testing.B, args ...string) {
+	b.Helper()
+	var took []time.Duration
+	n := 0
+	for b.Loop() {
+		start := time.Now()
+		for range 3 {
+			n++
+			call := make([]string, len(args))
+			for i, a := range args {
+				if a == "ID" {
+					a = "bench-" + strconv.Itoa(n)
+				}
+				call[i] = a
+			}
+			if out, err := exec.Command(call[0], call[1:]...).CombinedOutput(); err != nil {
+				b.Fatalf("%v: %v\n%s", call, err, out)
+			}
+		}
+		took = append(took, time.Since(start))
+	}
+	medianReport(b, took)
+}
+
+func BenchmarkThreeCtr(b *testing.B) {
+	cfg := testenv.Containerd(b)
+	e, err := containerdengine.Open(b.Context(), cfg)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() {
+		if err := e.Close(); err != nil {
+			b.Error(err)
+		}
+	}()
+	bundle := baseline(b)
+	socket := filepath.Join("/run/striatum", containerdengine.ID(cfg.Home), "containerd.sock")
+	three(b, "ctr", "-a", socket, "run", "--rm", "--config", filepath.Join(bundle, "config.json"), "ID")
+}
+
+func BenchmarkThreeRunc(b *testing.B) {
+	testenv.Containerd(b)
+	bundle := baseline(b)
+	three(b, "runc", "--root", filepath.Join(bundle, "state"), "run", "--bundle", bundle, "ID")
+}
+
+func BenchmarkThreeBwrap(b *testing.B) {
+	bwrap, err := exec.LookPath("bwrap")
+	if err != nil {
+		testenv.Missing(b, "bwrap", err.Error())
+	}
+	three(b, bwrap, "--unshare-all", "--cap-drop", "ALL", "--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin",
+		"--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64", "--proc", "/proc", "--dev", "/dev",
+		"--tmpfs", "/tmp", "--tmpfs", "/workspace", "/bin/true")
+}
