@@ -144,6 +144,9 @@ func (f File) validate() error {
 		if err == nil {
 			err = e.validate()
 		}
+		if err == nil && string(k.Public.PEM()) != e.PublicKey {
+			err = errors.New("public_key: an unusual spelling of its PEM block")
+		}
 		if err == nil && seen[k.Public.ID()] {
 			err = errors.New("the key is there twice")
 		}

@@ -1,0 +1,57 @@
+package receiptcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"striatum/internal/cli"
+	"striatum/internal/cli/embedded"
+	"striatum/internal/problem"
+	"striatum/seal"
+)
+
+func newExplain(f *cli.Factory) *cobra.Command {
+	var reason, tokenFile string
+	cmd := &cobra.Command{
+		Use:   "explain SEAL",
+		Short: "Record why a failed receipt or a hole in a chain may stand (operator)",
+		Long: `Record an operator's reason for a receipt that failed, so that it no longer
+speaks against later ones for the same inputs, or for a receipt that is missing
+from a lane's chain. The reason is a new row in the store; nothing is changed or
+taken away, and the gate's reports show it.
+
+It takes the operator token that "striatum init" showed: in a file named by
+--token-file or by STRIATUM_TOKEN_FILE.`,
+		Example: "  striatum receipt explain SEAL --reason 'the proxy was down' --token-file ~/operator.token",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return explain(cmd.Context(), f, args[0], reason, tokenFile)
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "the reason, one `text` of at most 2,000 bytes")
+	cmd.Flags().StringVar(&tokenFile, "token-file", "", "`file` that holds the operator token")
+	return cmd
+}
+
+func explain(ctx context.Context, f *cli.Factory, name, reason, tokenFile string) (err error) {
+	if !seal.ValidDigest(name) {
+		return problem.New(problem.Usage, "explain the receipt", fmt.Sprintf("%q is not a seal of 64 hex digits", name), "take it from `striatum gate read -v` or `striatum receipt show`")
+	}
+	s, err := embedded.Open(ctx, f)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	p, err := s.Principal(ctx, f, tokenFile)
+	if err != nil {
+		return err
+	}
+	if err := s.Service.Explain(ctx, p, name, reason); err != nil {
+		return err
+	}
+	f.Streams.Notef("explained %s", name)
+	return nil
+}

@@ -1,0 +1,198 @@
+package receiptcmd
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"striatum/internal/cli"
+	"striatum/receipt"
+)
+
+// maxShown is how many entries of each list are shown.
+const maxShown = 20
+
+func newShow(f *cli.Factory) *cobra.Command {
+	var out cli.Output
+	cmd := &cobra.Command{
+		Use:   "show FILE",
+		Short: "Print a receipt for people, without trusting it",
+		Long: `Print what a receipt says. The signature is not looked at: "receipt verify"
+does that. A receipt that contradicts itself is refused (exit 3), a file that is
+no receipt is invalid (exit 6), a missing file is a mistake of usage (exit 2).`,
+		Example: "  striatum receipt show .striatum/receipts/SEAL.receipt.json\n  striatum receipt show SEAL.receipt.json --output json",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			return show(f, args[0], out)
+		},
+	}
+	cli.AddOutput(cmd, &out)
+	return cmd
+}
+
+func show(f *cli.Factory, path string, out cli.Output) error {
+	const what = "show the receipt"
+	data, err := readFile(what, path)
+	if err != nil {
+		return err
+	}
+	r, err := receipt.Parse(data)
+	if err != nil {
+		return refused(err, what, path)
+	}
+	if out == cli.JSON {
+		return writeJSON(f.Streams.Out, r)
+	}
+	if err := printReceipt(f.Streams.Out, r); err != nil {
+		return err
+	}
+	f.Streams.Notef("the signature was not checked; run: striatum receipt verify %s", cli.Escape(path))
+	return nil
+}
+
+// writeJSON prints v as indented JSON in which every character that a terminal
+// could act on is a \u escape.
+func writeJSON(w io.Writer, v any) error {
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	for line := range strings.Lines(b.String()) {
+		if _, err := fmt.Fprintln(w, cli.Escape(strings.TrimSuffix(line, "\n"))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rows collects labelled lines.
+type rows struct{ b strings.Builder }
+
+func (p *rows) add(label, format string, args ...any) {
+	fmt.Fprintf(&p.b, "%-11s %s\n", label, cli.Escape(fmt.Sprintf(format, args...)))
+}
+
+func (p *rows) reasons(label string, reasons []receipt.Reason) {
+	for i, r := range reasons {
+		if i == maxShown {
+			p.add(label, "and %d more", len(reasons)-maxShown)
+			return
+		}
+		p.add(label, "%s: %s", r.Code, r.Detail)
+	}
+}
+
+func (p *rows) list(label string, l receipt.List) {
+	shown := l.Names[:min(len(l.Names), maxShown)]
+	for _, n := range shown {
+		p.add(label, "%s", n)
+	}
+	if more := l.Count - int64(len(shown)); more > 0 && l.Count > 0 {
+		p.add(label, "and %d more", more)
+	}
+}
+
+func (p *rows) execution(label string, e *receipt.Execution) {
+	if e == nil {
+		return
+	}
+	end := fmt.Sprintf("exit code %d", e.ExitCode)
+	if e.Signal != "" {
+		end = e.Signal
+	}
+	for _, mark := range []struct {
+		set  bool
+		text string
+	}{{e.TimedOut, ", timed out"}, {e.OOM, ", out of memory"}, {e.OutputTruncated, ", output cut"}} {
+		if mark.set {
+			end += mark.text
+		}
+	}
+	p.add(label, "%s: %s, %s, %d MiB at most, %d bytes of output", e.Judgement, end,
+		time.Duration(e.DurationMS)*time.Millisecond, e.MaxRSSBytes>>20, e.StdoutBytes+e.StderrBytes)
+	p.reasons("", e.Reasons)
+}
+
+func printReceipt(w io.Writer, r receipt.Receipt) error {
+	p := &rows{}
+	p.add("receipt", "%s", r.SealDigest)
+	p.add("classified", "%s", r.Classification)
+	p.reasons("because", r.Reasons)
+	p.add("check", "%s (%s)", r.Check.ID, r.Check.Kind)
+	if r.Check.BacksClaim != "" {
+		p.add("claim", "%s", r.Check.BacksClaim)
+	}
+	p.add("command", "%q", r.Check.Argv)
+	p.add("passes when", "%s; agreement over %s", r.Check.PassWhen, r.Check.Agreement)
+	p.add("tree", "%s (%d files, %d bytes)", r.Inputs.TreeSHA256, r.Inputs.Files, r.Inputs.Bytes)
+	if r.Inputs.GitCommit != "" {
+		p.add("commit", "%s", r.Inputs.GitCommit)
+	}
+	if d := r.Inputs.Dependencies; d != nil {
+		p.add("modules", "%d from the checksum database, %d accepted, %d first seen, %d of its own", d.SumDB, d.Accepted, d.FirstSeen, d.Self)
+	}
+	if r.Compile != nil {
+		p.add("compile", "%s", r.Compile.Outcome)
+		p.execution("", r.Compile.Execution)
+	}
+	printControl(p, r.Control)
+	for i := range r.Executions {
+		p.execution(fmt.Sprintf("run %d", i+1), &r.Executions[i])
+	}
+	p.add("agreement", "%s", r.Agreement)
+	if c := r.Census; c != nil {
+		p.add("tests", "%d discovered, %d run, %d passed, %d failed, %d skipped, %d subtests", c.Discovered, c.Run, c.Passed, c.Failed, c.Skipped, c.Subtests)
+		p.list("failed", c.FailedTests)
+		p.list("skipped", c.SkippedTests)
+		p.list("not run", c.NotRun)
+	}
+	for i, f := range r.Findings {
+		if i == maxShown {
+			p.add("finding", "and %d more", len(r.Findings)-maxShown)
+			break
+		}
+		p.add("finding", "%s %q %s", f.Code, f.Path, f.Detail)
+	}
+	printPosture(p, r)
+	p.add("lane", "%s on %s, %s/%s, striatum %s", r.Lane.LaneID, r.Lane.HostFingerprint, r.Lane.OS, r.Lane.Arch, r.Tools.StriatumVersion)
+	p.add("number", "%d of epoch %s in repository %s, after %s", r.Sequence, r.LaneEpoch, r.RepositoryID, r.PrevSeal)
+	if r.RunID != "" {
+		p.add("run", "%s, job %s", r.RunID, r.JobID)
+	}
+	p.add("created", "%s", r.CreatedAt)
+	_, err := io.WriteString(w, p.b.String())
+	return err
+}
+
+func printControl(p *rows, c receipt.Control) {
+	p.add("control", "%s: %s", c.Kind, c.Outcome)
+	if c.Why != "" {
+		p.add("", "%s", c.Why)
+	}
+	p.execution("baseline", c.Baseline)
+	p.execution("known bad", c.Execution)
+}
+
+func printPosture(p *rows, r receipt.Receipt) {
+	strict := "not strict"
+	if r.Posture.Strict {
+		strict = "strict"
+	}
+	p.add("posture", "%s, %d facets; %s %s, %s %s", strict, len(r.Posture.Facets),
+		r.Posture.Engine, r.Posture.EngineVersion, r.Posture.Runtime, r.Posture.RuntimeVersion)
+	for _, f := range r.Posture.Facets {
+		if !f.OK {
+			p.add("", "%s: %s observed %q where %q is required", f.Name, f.Observer, f.Observed, f.Required)
+		}
+	}
+	l := r.Limits
+	p.add("limits", "%s, %d MiB memory, %d pids, %d.%03d cpus, %d MiB output, %d MiB disk", time.Duration(l.WallClockMS)*time.Millisecond,
+		l.MemoryBytes>>20, l.Pids, l.MilliCPUs/1000, l.MilliCPUs%1000, l.OutputBytes>>20, l.DiskBytes>>20)
+}
