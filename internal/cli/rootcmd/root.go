@@ -5,6 +5,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"striatum/internal/cli"
+	"striatum/internal/cli/receiptcmd"
 	"striatum/internal/cli/versioncmd"
 )
 
@@ -12,6 +13,7 @@ import (
 func New(f *cli.Factory) *cobra.Command {
 	root := cli.Parent("striatum", "Make a completion claim a checked property",
 		"  striatum workflow generate --shape verification_gate --write\n  striatum verifier run --all\n  striatum gate read",
+		receiptcmd.New(f),
 		versioncmd.New(f),
 	)
 	root.Long = `Striatum makes a completion claim ("the tests pass") a checked property. An
