@@ -29,7 +29,7 @@ type Violation struct{ Pointer, Reason string }
 
 // location is the base of the schema's own references. Nothing is fetched
 // from it.
-const location = "striatum:schema"
+const location = "striatum:///schema.json"
 
 type noLoader struct{}
 
