@@ -378,25 +378,3 @@ func (c *census) keepOwnImports() {
 		p.Imports, p.TestImports = keep(p.Imports), keep(p.TestImports)
 	}
 }
-
-// boundFindings keeps MaxFindings of each code and says how many were left out.
-func boundFindings(all []receipt.Finding) []receipt.Finding {
-	count := map[string]int{}
-	var kept []receipt.Finding
-	for _, f := range all {
-		if count[f.Code]++; count[f.Code] <= MaxFindings {
-			kept = append(kept, f)
-		}
-	}
-	var codes []string
-	for code, n := range count {
-		if n > MaxFindings {
-			codes = append(codes, code)
-		}
-	}
-	slices.Sort(codes)
-	for _, code := range codes {
-		kept = append(kept, receipt.Finding{Code: code, Detail: fmt.Sprintf("and %d more", count[code]-MaxFindings)})
-	}
-	return kept
-}

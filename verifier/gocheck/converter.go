@@ -131,8 +131,6 @@ func (c *Converter) Close() {
 	}
 }
 
-func (c *Converter) emit(a Action, test string) { c.sink(Event{Action: a, Test: test}) }
-
 func (c *Converter) output(p []byte) {
 	if len(p) > 0 {
 		c.sink(Event{Action: Output, Test: c.test, Output: p})
@@ -221,13 +219,13 @@ func (c *Converter) update(text string, line []byte, marked bool) bool {
 	c.settle(marked)
 	c.flush(0)
 	c.test = name
-	switch action {
-	case 0: // NAME only says whose output follows
-	case Pause:
+	switch {
+	case action == 0: // NAME only says whose output follows
+	case action == Pause:
 		c.output(line)
-		c.emit(Pause, name)
+		c.sink(Event{Action: Pause, Test: name})
 	default:
-		c.emit(action, c.test)
+		c.sink(Event{Action: action, Test: name})
 		c.output(line)
 	}
 	return true

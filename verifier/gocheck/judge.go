@@ -128,14 +128,10 @@ func (j *judging) pack(p Package, r PackageRun, ran bool) {
 	if t.odd != "" {
 		j.bad("events_inconsistent", fmt.Sprintf("%s: %s", p.ImportPath, t.odd))
 	}
-	switch t.final {
-	case Passed:
-	case Failed:
-		if r.ExitCode == 0 && r.Signal == "" {
-			j.bad("tests_failed", p.ImportPath+": reported FAIL and exited with status 0")
-		}
-	default:
+	if t.final == 0 {
 		j.bad("output_without_end", p.ImportPath)
+	} else if t.final == Failed && r.ExitCode == 0 && r.Signal == "" {
+		j.bad("tests_failed", p.ImportPath+": reported FAIL and exited with status 0")
 	}
 	j.tests(p, t, false)
 }
@@ -157,15 +153,13 @@ func (j *judging) tests(p Package, t *Tally, cut bool) {
 		sub := strings.Contains(name, "/")
 		outcome := s.outcome()
 		j.results = append(j.results, Result{Package: p.ImportPath, Test: name, Outcome: s.describe()})
-		switch outcome {
-		case Passed:
+		switch {
+		case outcome == Passed:
 			j.passed = append(j.passed, full)
-		case Skipped:
+		case outcome == Skipped:
 			j.skipped = append(j.skipped, full)
-			if declared[name] > 0 {
-				j.topSkipped += int64(declared[name])
-			}
-		case Failed:
+			j.topSkipped += int64(declared[name])
+		case outcome == Failed:
 			j.failed = append(j.failed, full)
 			failed = append(failed, name)
 		default:
@@ -244,17 +238,6 @@ func (s seen) describe() string {
 		}
 	}
 	return strings.Join(words, ", ")
-}
-
-// maxReasons bounds the reasons of one execution.
-const maxReasons = 50
-
-func boundReasons(all []receipt.Reason) []receipt.Reason {
-	if len(all) <= maxReasons {
-		return all
-	}
-	more := receipt.Reason{Code: all[0].Code, Detail: fmt.Sprintf("and %d more reasons", len(all)-maxReasons)}
-	return append(slices.Clip(all[:maxReasons]), more)
 }
 
 func sortedKeys[V any](m map[string]V) []string {

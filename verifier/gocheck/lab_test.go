@@ -50,9 +50,19 @@ func newLab(t *testing.T, dir string, sel Selection, params Params) *lab {
 		t.Fatal(err)
 	}
 	host := strings.Split(string(out), "\n")
+	home := t.TempDir()
+	// Without this file the go command starts a process that outlives it and
+	// writes into the home: the variable GOTELEMETRY only reports the mode.
+	mode := filepath.Join(home, ".config", "go", "telemetry", "mode")
+	if err := os.MkdirAll(filepath.Dir(mode), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(mode, []byte("off 2024-01-01\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	l := &lab{t: t, dir: dir, params: params}
 	l.env = append(NewEnvironment(runtime.GOROOT(), host[2] == "1", sel.GoWork).List(),
-		"GOCACHE="+host[0], "GOMODCACHE="+host[1], "HOME="+t.TempDir(), "TMPDIR="+t.TempDir(), "PATH="+os.Getenv("PATH"))
+		"GOCACHE="+host[0], "GOMODCACHE="+host[1], "HOME="+home, "TMPDIR="+t.TempDir(), "PATH="+os.Getenv("PATH"))
 	tree := rootFS(t, dir).FS()
 	m, notes, err := FindModule(tree, sel)
 	if err != nil {

@@ -68,10 +68,10 @@ func PlantTest(d Discovery, rnd io.Reader) ([]Planted, error) {
 			clause = p.XTestName
 		}
 		test := "Test" + string(w[1][0]-'a'+'A') + w[1][1:]
-		data := fmt.Sprintf("package %s\n\nimport %s \"testing\"\n\nfunc %s(t *%s.T) {\n\tt.Errorf(\"got %%q, want %%q\", %q, %q)\n}\n",
+		data := fmt.Appendf(nil, "package %s\n\nimport %s \"testing\"\n\nfunc %s(t *%s.T) {\n\tt.Errorf(\"got %%q, want %%q\", %q, %q)\n}\n",
 			clause, w[2], test, w[2], w[3], w[4])
 		all = append(all, Planted{
-			ImportPath: p.ImportPath, Path: path.Join(p.Dir, "zz_"+w[0]+"_test.go"), Data: []byte(data), Test: test,
+			ImportPath: p.ImportPath, Path: path.Join(p.Dir, "zz_"+w[0]+"_test.go"), Data: data, Test: test,
 		})
 	}
 	return all, nil
@@ -118,7 +118,7 @@ func plantSource(packages []Package, rnd io.Reader, body func([5]string) string,
 				clause = p.XTestName
 			}
 		}
-		data := []byte(fmt.Sprintf("package %s\n\n", clause) + body(w))
+		data := fmt.Appendf(nil, "package %s\n\n%s", clause, body(w))
 		line := 1 + bytes.Count(data[:bytes.Index(data, []byte(at))], []byte("\n"))
 		all = append(all, Planted{ImportPath: p.ImportPath, Path: path.Join(p.Dir, "zz_"+w[0]+suffix), Data: data, Line: line})
 	}

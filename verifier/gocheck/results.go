@@ -154,3 +154,36 @@ func (t testTree) collapse(rs Results, collapsed map[testKey]bool) Results {
 	}
 	return out.sorted()
 }
+
+// boundFindings keeps MaxFindings of each code and says how many were left out.
+func boundFindings(all []receipt.Finding) []receipt.Finding {
+	count := map[string]int{}
+	var kept []receipt.Finding
+	for _, f := range all {
+		if count[f.Code]++; count[f.Code] <= MaxFindings {
+			kept = append(kept, f)
+		}
+	}
+	var codes []string
+	for code, n := range count {
+		if n > MaxFindings {
+			codes = append(codes, code)
+		}
+	}
+	slices.Sort(codes)
+	for _, code := range codes {
+		kept = append(kept, receipt.Finding{Code: code, Detail: fmt.Sprintf("and %d more", count[code]-MaxFindings)})
+	}
+	return kept
+}
+
+// maxReasons bounds the reasons of one execution.
+const maxReasons = 50
+
+func boundReasons(all []receipt.Reason) []receipt.Reason {
+	if len(all) <= maxReasons {
+		return all
+	}
+	more := receipt.Reason{Code: all[0].Code, Detail: fmt.Sprintf("and %d more reasons", len(all)-maxReasons)}
+	return append(slices.Clip(all[:maxReasons]), more)
+}

@@ -70,13 +70,12 @@ func (t *Tally) event(e Event) {
 		t.final = e.Action
 		return
 	}
-	switch e.Action {
-	case Output:
+	if e.Action == Output {
 		t.keep(e.Test, e.Output)
 		return
-	case Pause, Cont, Attr, Bench:
+	}
+	if e.Action != Run && e.Action != Passed && e.Action != Failed && e.Action != Skipped {
 		return
-	case Run, Passed, Failed, Skipped:
 	}
 	if e.Test == "" {
 		t.strange("an event without a test")
@@ -93,19 +92,17 @@ func (t *Tally) event(e Event) {
 		s = &seen{}
 		t.tests[name] = s
 	}
-	if e.Action == Run {
+	switch {
+	case e.Action == Run:
 		s.runs++
 		return
-	}
-	switch e.Action {
-	case Passed:
+	case e.Action == Passed:
 		s.passed++
-	case Failed:
+	case e.Action == Skipped:
+		s.skipped++
+	default:
 		s.failed++
 		t.fail(e.Test)
-	case Skipped:
-		s.skipped++
-	case Run, Output, Pause, Cont, Attr, Bench:
 	}
 	if s.ended() > s.runs {
 		t.strange("an end of " + e.Test + " without its beginning")

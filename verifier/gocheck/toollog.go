@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // maxLogBytes bounds what a ToolLog remembers of one stream.
@@ -18,6 +19,7 @@ const maxLogBytes = 4 << 20
 // failures and diagnostics up to fixed bounds, and the end of standard error.
 type ToolLog struct {
 	stdout, stderr lineWriter
+	mu             sync.Mutex // guards what follows
 	held           int
 
 	outcome map[string]string   // last pass, fail or skip of each tested package
@@ -33,15 +35,16 @@ type ToolLog struct {
 // NewToolLog returns an empty log.
 func NewToolLog() *ToolLog {
 	l := &ToolLog{outcome: map[string]string{}, output: map[string][]string{}}
-	l.stdout.line, l.stderr.line = l.event, l.message
+	l.stdout = lineWriter{mu: &l.mu, line: l.event}
+	l.stderr = lineWriter{mu: &l.mu, line: l.message}
 	return l
 }
 
 // StdoutWriter takes standard output while the command runs. It never fails.
 func (l *ToolLog) StdoutWriter() io.Writer { return &l.stdout }
 
-// StderrWriter takes standard error while the command runs. It never fails, but
-// not while StdoutWriter's is written to.
+// StderrWriter takes standard error while the command runs. It never fails, and
+// may be written to by another goroutine than StdoutWriter.
 func (l *ToolLog) StderrWriter() io.Writer { return &l.stderr }
 
 // Close must be called once, when the command has ended and before it is judged.
@@ -56,6 +59,7 @@ func (l *ToolLog) Tail() string { return string(l.tail) }
 // lineWriter calls line for every line without its end. Of a line over MaxLineBytes
 // it passes on the beginning, with cut set.
 type lineWriter struct {
+	mu   *sync.Mutex // of the log
 	line func(text string, cut bool)
 	buf  []byte
 	cut  bool
@@ -83,6 +87,8 @@ func (w *lineWriter) Write(p []byte) (int, error) {
 }
 
 func (w *lineWriter) flush() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.line(strings.TrimSuffix(string(w.buf), "\r"), w.cut)
 	w.buf, w.cut = w.buf[:0], false
 }
@@ -204,6 +210,9 @@ func parseDiagnostic(dir, text string) (Diagnostic, bool) {
 		file = rest
 	} else if !path.IsAbs(file) {
 		file = path.Join(dir, file)
+	}
+	if strings.HasPrefix(path.Base(file), ".") {
+		return Diagnostic{}, false // no compiler reads such a file
 	}
 	return Diagnostic{Path: file, Line: line, Col: col, Message: m[5], typeError: m[1] != ""}, true
 }

@@ -9,12 +9,11 @@ import (
 	"striatum/receipt"
 )
 
-// Diagnostics reads what go vet wrote on standard error, sorted, without
-// duplicates. Warnings of a C compiler are no diagnostics.
-func (l *ToolLog) diagnostics(m Module) []Diagnostic {
-	return diagnosticsOf(m, l.text)
-}
+// diagnostics reads what go vet wrote on standard error.
+func (l *ToolLog) diagnostics(m Module) []Diagnostic { return diagnosticsOf(m, l.text) }
 
+// diagnosticsOf reads diagnostics from lines, sorted, without duplicates.
+// Warnings of a C compiler are none.
 func diagnosticsOf(m Module, text []string) []Diagnostic {
 	var all []Diagnostic
 	last := -1
@@ -30,8 +29,16 @@ func diagnosticsOf(m Module, text []string) []Diagnostic {
 			last = -1
 		}
 	}
-	slices.SortFunc(all, func(a, b Diagnostic) int { return strings.Compare(a.String(), b.String()) })
-	return slices.Compact(all)
+	slices.SortStableFunc(all, func(a, b Diagnostic) int { return strings.Compare(a.String(), b.String()) })
+	var once []Diagnostic
+	for _, d := range all {
+		if last := len(once) - 1; last >= 0 && once[last].String() == d.String() {
+			once[last].typeError = once[last].typeError || d.typeError // the compiler and vet both said it
+			continue
+		}
+		once = append(once, d)
+	}
+	return once
 }
 
 func cWarning(message string) bool {
@@ -45,7 +52,7 @@ func cWarning(message string) bool {
 
 // JudgeVet judges a call of Vet: failed if it exits with a status that is not
 // 0, prints a diagnostic all the same, or there is no package. The results are
-// the diagnostics. The Tail is the end of what it printed, for people.
+// the diagnostics, which are also returned.
 func JudgeVet(d Discovery, log *ToolLog, end End) (Judged, []Diagnostic) {
 	j := judging{discovery: d}
 	diagnostics := log.diagnostics(d.Module)
