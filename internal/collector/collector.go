@@ -51,6 +51,9 @@ type Record struct {
 	Binary        string   `json:"binary"` // name of the copy, beside the record
 }
 
+// RecordName returns the name of the record that Collect writes for the folder dir.
+func RecordName(dir string) string { return name(dir) + ".json" }
+
 func name(dir string) string {
 	sum := sha256.Sum256([]byte(dir))
 	return hex.EncodeToString(sum[:])
