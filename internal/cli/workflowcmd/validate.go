@@ -1,0 +1,246 @@
+package workflowcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"striatum/allowlist"
+	"striatum/internal/cli"
+	"striatum/internal/cli/embedded"
+	"striatum/internal/hostid"
+	"striatum/internal/problem"
+	"striatum/internal/worktree"
+	"striatum/snapshot"
+	"striatum/workflow"
+)
+
+type validateOptions struct {
+	factory *cli.Factory
+	path    string
+	output  cli.Output
+	// machineID is the file with the host's machine id.
+	machineID string
+}
+
+func newValidate(f *cli.Factory) *cobra.Command {
+	o := &validateOptions{factory: f, machineID: hostid.MachineIDFile}
+	cmd := &cobra.Command{
+		Use:   "validate PATH",
+		Short: "Check a workflow, its intent, and this host's pins",
+		Long: `Validate applies the JSON Schema and every rule that a schema cannot say to a
+workflow, to the intent that it names (intent_path, relative to the top of the
+worktree), and to this host's pins if there are any. Every finding has a JSON
+pointer. It executes nothing.
+
+It exits 0 when the workflow is valid, 8 when all that is left is to fill or pin
+external checks, else 6.`,
+		Example: "  striatum workflow validate verification/workflow.json\n  striatum workflow validate verification/workflow.json --output json",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.path = args[0]
+			return o.run(cmd.Context())
+		},
+	}
+	cli.AddOutput(cmd, &o.output)
+	return cmd
+}
+
+// validation is what --output json prints.
+type validation struct {
+	SchemaVersion string             `json:"schema_version"`
+	Path          string             `json:"path"`
+	Valid         bool               `json:"valid"`
+	Findings      []workflow.Finding `json:"findings"`
+}
+
+// PinsRefused is the code of pins that this host's lanes did not sign, or that
+// say something impossible.
+const PinsRefused workflow.Code = "pins_refused"
+
+func (o *validateOptions) run(ctx context.Context) error {
+	data, err := o.read()
+	if err != nil {
+		return err
+	}
+	findings, err := o.validate(ctx, data)
+	if err != nil {
+		return err
+	}
+	if err := o.print(findings); err != nil {
+		return err
+	}
+	return o.verdict(findings)
+}
+
+func (o *validateOptions) read() ([]byte, error) {
+	st, err := os.Stat(o.path)
+	switch {
+	case err != nil:
+		return nil, problem.Wrap(problem.Usage, err, "read the workflow", "name the file, mostly "+workflow.DefaultPath)
+	case !st.Mode().IsRegular():
+		return nil, problem.New(problem.Usage, "read the workflow", fmt.Sprintf("%q is not a regular file", o.path), "name the file, mostly "+workflow.DefaultPath)
+	case st.Size() > workflow.MaxBytes:
+		return nil, problem.New(problem.Invalid, "read the workflow", fmt.Sprintf("%q has %d bytes, more than %d", o.path, st.Size(), workflow.MaxBytes), "")
+	}
+	data, err := embedded.ReadFile(o.path, workflow.MaxBytes)
+	if err != nil {
+		return nil, problem.Wrap(problem.Usage, err, "read the workflow", "")
+	}
+	return data, nil
+}
+
+// validate joins the workflow with the intent beside it and this host's pins.
+func (o *validateOptions) validate(ctx context.Context, data []byte) ([]workflow.Finding, error) {
+	w, findings := workflow.Read(data)
+	if findings != nil {
+		return findings, nil
+	}
+	view, extra, err := o.view(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	return append(extra, workflow.Validate(data, view)...), nil
+}
+
+// view reads the intent and the pins. What is wrong with them are findings.
+func (o *validateOptions) view(ctx context.Context, w workflow.Workflow) (view workflow.View, extra []workflow.Finding, err error) {
+	if !workflow.CleanPath(w.IntentPath) || w.IntentPath == "." {
+		return workflow.View{}, nil, nil
+	}
+	top, err := snapshot.FindTop(filepath.Dir(o.path))
+	if err != nil {
+		return workflow.View{}, nil, err
+	}
+	root, err := worktree.Open(top)
+	if err != nil {
+		return workflow.View{}, nil, err
+	}
+	defer func() { _ = root.Close() }() // nothing is pending in it
+	data, err := root.ReadFile(w.IntentPath, allowlist.MaxBytes)
+	if errors.Is(err, fs.ErrNotExist) {
+		return workflow.View{}, nil, nil
+	}
+	if err != nil {
+		return workflow.View{}, []workflow.Finding{{File: w.IntentPath, Code: workflow.Malformed, What: err.Error()}}, nil
+	}
+	intent, err := allowlist.ParseIntent(data)
+	var invalid *allowlist.InvalidError
+	if errors.As(err, &invalid) {
+		for _, f := range invalid.Findings {
+			extra = append(extra, workflow.Finding{File: w.IntentPath, Pointer: f.Pointer, Code: workflow.Code(f.Code), What: f.What, Hint: f.Hint})
+		}
+		return workflow.View{}, extra, nil
+	}
+	if err != nil {
+		return workflow.View{}, nil, err
+	}
+	pins, fingerprint, extra, err := o.pins(ctx, root, w.IntentPath, intent)
+	if err != nil {
+		return workflow.View{}, nil, err
+	}
+	rows, err := allowlist.Join(intent, pins, nil, fingerprint)
+	if err != nil {
+		return workflow.View{}, nil, err
+	}
+	return allowlist.View(rows), extra, nil
+}
+
+// pins reads this host's pins, nil if there are none. The home is opened only
+// for them: a worktree without pins validates anywhere.
+func (o *validateOptions) pins(ctx context.Context, root *worktree.Root, intentPath string, intent allowlist.Intent) (*allowlist.Pins, string, []workflow.Finding, error) {
+	fingerprint, err := hostid.Fingerprint(o.machineID)
+	if err != nil || len(intent.Checks) == 0 { // a host without a name has no pins
+		return nil, fingerprint, nil, nil
+	}
+	path := allowlist.PinsPath(intentPath, fingerprint)
+	refused := func(err error) []workflow.Finding {
+		return []workflow.Finding{{
+			File: path, Code: PinsRefused, What: err.Error(),
+			Hint: "pins are never written by hand: remove the file and run: " + allowlist.PinCommand,
+		}}
+	}
+	envelope, err := root.ReadFile(path, allowlist.MaxPinsBytes)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fingerprint, nil, nil
+	case err != nil:
+		return nil, fingerprint, refused(err), nil
+	}
+	session, err := embedded.Open(ctx, o.factory)
+	if err != nil {
+		return nil, "", nil, err
+	}
+	ring, err := session.Service.Keyring(ctx)
+	if err = errors.Join(err, session.Close()); err != nil {
+		return nil, "", nil, err
+	}
+	pins, err := allowlist.ParsePins(envelope, ring)
+	if err != nil {
+		return nil, fingerprint, refused(err), nil
+	}
+	return &pins, fingerprint, nil, nil
+}
+
+// place writes where a finding is: FILE#POINTER.
+func (o *validateOptions) place(f workflow.Finding) string {
+	file := f.File
+	if file == "" {
+		file = o.path
+	}
+	return file + "#" + f.Pointer
+}
+
+func (o *validateOptions) print(findings []workflow.Finding) error {
+	s := o.factory.Streams
+	if o.output == cli.JSON {
+		out := validation{SchemaVersion: "striatum.workflow_validation.v1", Path: o.path, Valid: len(findings) == 0, Findings: findings}
+		if findings == nil {
+			out.Findings = []workflow.Finding{}
+		}
+		return s.WriteJSON(out)
+	}
+	var b strings.Builder
+	if len(findings) == 0 {
+		fmt.Fprintf(&b, "%s: valid\n", cli.Escape(o.path))
+	}
+	for _, f := range findings {
+		fmt.Fprintf(&b, "%s: %s: %s\n", cli.Escape(o.place(f)), f.Code, cli.Escape(f.What))
+		if f.Hint != "" {
+			fmt.Fprintf(&b, "    hint: %s\n", cli.Escape(f.Hint))
+		}
+	}
+	_, err := fmt.Fprint(s.Out, b.String())
+	return err
+}
+
+// verdict is the error that the findings amount to, about the first of the
+// worse kind.
+func (o *validateOptions) verdict(findings []workflow.Finding) error {
+	if len(findings) == 0 {
+		return nil
+	}
+	kind, first, count := problem.Unfilled, findings[0], 0
+	for _, f := range findings {
+		if f.Unfilled {
+			continue
+		}
+		if count++; count == 1 {
+			kind, first = problem.Invalid, f
+		}
+	}
+	what := "the workflow is not valid"
+	if kind == problem.Unfilled {
+		what = "the workflow names external checks that are not ready"
+	}
+	if n := len(findings) - 1; n > 0 {
+		what += fmt.Sprintf(" (%d findings)", n+1)
+	}
+	return problem.New(kind, what, o.place(first)+": "+first.What, first.Hint)
+}
