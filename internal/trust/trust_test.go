@@ -3,12 +3,14 @@ package trust_test
 import (
 	"bytes"
 	"errors"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"striatum/internal/schemacheck"
 	"striatum/internal/trust"
 	"striatum/seal"
 )
@@ -165,4 +167,22 @@ func FuzzTrustOpen(f *testing.F) {
 			t.Fatalf("signed again it differs: %v", err)
 		}
 	})
+}
+
+func TestSchemaFits(t *testing.T) {
+	schema, err := os.ReadFile("../../docs/schemas/trust.v1.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := seal.Canonical(sample(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bad, err := schemacheck.Check(schema, doc); err != nil || len(bad) > 0 {
+		t.Errorf("%v, %v", bad, err)
+	}
+	doc = bytes.Replace(doc, []byte(`"revoked":""`), []byte(`"revoked":"perhaps"`), 1)
+	if bad, err := schemacheck.Check(schema, doc); err != nil || len(bad) == 0 {
+		t.Errorf("%v, %v", bad, err)
+	}
 }

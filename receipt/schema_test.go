@@ -1,0 +1,101 @@
+package receipt_test
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"striatum/internal/schemacheck"
+	"striatum/receipt"
+	"striatum/receipt/receipttest"
+	"striatum/seal"
+)
+
+func violations(t *testing.T, schema string, document any) []schemacheck.Violation {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("../docs/schemas", schema))
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := seal.Canonical(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad, err := schemacheck.Check(text, data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bad
+}
+
+// TestSchemaAndFormatAgree: every sample fits the schema, and the schema knows
+// and demands each field, so that neither can gain one without the other.
+func TestSchemaAndFormatAgree(t *testing.T) {
+	for name, facts := range frozen() {
+		_, sealed := receipttest.Sign(t, facts, receipttest.Key(t, 1))
+		if bad := violations(t, "receipt.v1.json", sealed); len(bad) > 0 {
+			t.Errorf("%s: %v", name, bad)
+		}
+	}
+	_, sealed := receipttest.Sign(t, receipttest.Facts(), receipttest.Key(t, 1))
+	eachChange(t, sealed, func(what string, document any, mayFit bool) {
+		if bad := violations(t, "receipt.v1.json", document); len(bad) == 0 && !mayFit {
+			t.Errorf("the schema lets through a receipt %s", what)
+		}
+	})
+}
+
+func TestSchemaOfOpenedRecordsFits(t *testing.T) {
+	o := receipt.Opened{
+		SchemaVersion: receipt.OpenedSchemaVersion, LaneID: "lane-1", LaneEpoch: "epoch-1", RepositoryID: "repo-1", Sequence: 1, PrevSeal: receipt.FirstPrevSeal,
+		Nonce: "n", CheckID: "builtin:go-vet", CheckDigest: receipttest.Digest("check"), TreeSHA256: receipttest.Digest("tree"), OpenedAt: "2026-05-04T03:02:01Z",
+	}
+	if bad := violations(t, "opened.v1.json", o); len(bad) > 0 {
+		t.Error(bad)
+	}
+	eachChange(t, o, func(what string, document any, mayFit bool) {
+		if bad := violations(t, "opened.v1.json", document); len(bad) == 0 && !mayFit {
+			t.Errorf("the schema lets through a record %s", what)
+		}
+	})
+}
+
+// eachChange calls visit with document without each of its keys in turn (at any
+// depth) and with a foreign key in each of its objects. mayFit marks the keys
+// that may be absent.
+func eachChange(t *testing.T, document any, visit func(what string, document any, mayFit bool)) {
+	t.Helper()
+	data, err := seal.Canonical(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var root any
+	if err := json.Unmarshal(data, &root); err != nil {
+		t.Fatal(err)
+	}
+	optional := map[string]bool{"/compile": true, "/census": true, "/inputs/dependencies": true, "/control/execution": true}
+	var walk func(at string, v any)
+	walk = func(at string, v any) {
+		switch v := v.(type) {
+		case []any:
+			for _, e := range v {
+				walk(at+"/-", e)
+			}
+		case map[string]any:
+			v["foreign"] = true
+			visit("with a foreign key in "+at, root, false)
+			delete(v, "foreign")
+			for _, k := range slices.Sorted(maps.Keys(v)) {
+				was := v[k]
+				delete(v, k)
+				visit("without "+at+"/"+k, root, optional[at+"/"+k])
+				v[k] = was
+				walk(at+"/"+k, was)
+			}
+		}
+	}
+	walk("", root)
+}
