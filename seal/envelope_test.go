@@ -350,3 +350,14 @@ func FuzzEnvelopeOpen(f *testing.F) {
 		}
 	})
 }
+
+func TestSignWritesCanonicalJSON(t *testing.T) {
+	env, err := Sign(newKey(t), `odd"type é`, []byte("payload"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := Canonical(json.RawMessage(env))
+	if err != nil || !bytes.Equal(again, env) {
+		t.Errorf("got %s, want %s (%v)", env, again, err)
+	}
+}
