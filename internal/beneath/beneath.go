@@ -11,7 +11,11 @@
 // Opening never blocks on a FIFO. The caller looks at Stat before it reads.
 package beneath
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+	"io"
+)
 
 // ErrLink means that a symbolic link stands where a folder or file was to be
 // opened or made.
@@ -20,6 +24,32 @@ var ErrLink = errors.New("a symbolic link is in the way")
 // ErrUnsupported means that the kernel has no openat2 (Linux before 5.6, or a
 // filter that hides it).
 var ErrUnsupported = errors.New("the kernel does not offer openat2 (Linux 5.6 or newer is needed)")
+
+// ErrNotRegular means that something else than a regular file was to be read.
+var ErrNotRegular = errors.New("it is no regular file")
+
+// ErrTooLong means that a file has more bytes than the reader takes.
+var ErrTooLong = errors.New("it is too long")
+
+func readAll(f *File, rel string, limit int64) ([]byte, error) {
+	st, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read %q: %w", rel, err)
+	case st.Kind != Regular:
+		return nil, fmt.Errorf("read %q: %w: %s", rel, ErrNotRegular, st.Kind)
+	case st.Size > limit:
+		return nil, fmt.Errorf("read %q: %w: %d bytes, at most %d are read", rel, ErrTooLong, st.Size, limit)
+	}
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err != nil {
+		return nil, fmt.Errorf("read %q: %w", rel, err)
+	}
+	if int64(len(data)) > limit {
+		return nil, fmt.Errorf("read %q: %w: at most %d bytes are read", rel, ErrTooLong, limit)
+	}
+	return data, nil
+}
 
 // Kind is the type of a directory entry.
 type Kind uint8

@@ -16,12 +16,14 @@ const resolve = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_N
 // Entries and Close.
 type Dir struct{ fd int }
 
-// Open opens the folder at path. Links in path itself are followed: it is the
-// caller's word, not the worktree's.
+// Open opens the folder at path. Links in path itself are followed, except the
+// magic ones of /proc: it is the caller's word, not the worktree's.
 func Open(path string) (*Dir, error) {
-	fd, err := retry(func() (int, error) {
-		return unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	})
+	how := unix.OpenHow{Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_MAGICLINKS}
+	fd, err := retry(func() (int, error) { return unix.Openat2(unix.AT_FDCWD, path, &how) })
+	if errors.Is(err, unix.ENOSYS) {
+		err = ErrUnsupported
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open folder %q: %w", path, err)
 	}
@@ -264,4 +266,14 @@ func retry(f func() (int, error)) (int, error) {
 		}
 		return n, err
 	}
+}
+
+// ReadFile returns the content of the regular file rel of at most limit bytes.
+func (d *Dir) ReadFile(rel string, limit int64) (data []byte, err error) {
+	f, err := d.File(rel)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	return readAll(f, rel, limit)
 }

@@ -226,3 +226,13 @@ func modeKind(m fs.FileMode) Kind {
 	}
 	return Device
 }
+
+// ReadFile returns the content of the regular file rel of at most limit bytes.
+func (d *Dir) ReadFile(rel string, limit int64) (data []byte, err error) {
+	f, err := d.File(rel)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	return readAll(f, rel, limit)
+}
