@@ -28,12 +28,21 @@ func TestDeriveClassifiesByTheFirstRuleThatMatches(t *testing.T) {
 			external(r)
 			r.Control.Kind = receipt.ControlFixture
 		}, receipt.Asserted, receipt.Agreed, []string{"control_not_on_subject"}},
-		{"both executions failed", func(r *receipt.Receipt) { r.Executions = []receipt.Execution{failing, failing} },
-			receipt.Failed, receipt.Agreed, []string{"check_failed", "check_failed"}},
-		{"one execution failed", func(r *receipt.Receipt) { r.Executions[1] = failing },
-			receipt.Failed, receipt.Disagreed, []string{"check_failed", "no_reexecution_agreement"}},
-		{"one failed and the other was lost", func(r *receipt.Receipt) { r.Executions = []receipt.Execution{failing} },
-			receipt.Failed, receipt.NotCompared, []string{"check_failed"}},
+		{
+			"both executions failed", func(r *receipt.Receipt) { r.Executions = []receipt.Execution{failing, failing} },
+			receipt.Failed, receipt.Agreed,
+			[]string{"check_failed", "check_failed"},
+		},
+		{
+			"one execution failed", func(r *receipt.Receipt) { r.Executions[1] = failing },
+			receipt.Failed, receipt.Disagreed,
+			[]string{"check_failed", "no_reexecution_agreement"},
+		},
+		{
+			"one failed and the other was lost", func(r *receipt.Receipt) { r.Executions = []receipt.Execution{failing} },
+			receipt.Failed, receipt.NotCompared,
+			[]string{"check_failed"},
+		},
 		{"failed beats void and indeterminate", func(r *receipt.Receipt) {
 			r.Executions[0] = failing
 			r.Control.Outcome = receipt.DidNotFail
@@ -47,8 +56,11 @@ func TestDeriveClassifiesByTheFirstRuleThatMatches(t *testing.T) {
 		{"an input was proven false", func(r *receipt.Receipt) {
 			r.Incidents = []receipt.Incident{{Code: "dependency_mismatch", Effect: receipt.MakesFailed}}
 		}, receipt.Failed, receipt.Agreed, []string{"dependency_mismatch"}},
-		{"the control passed", func(r *receipt.Receipt) { r.Control.Outcome = receipt.DidNotFail },
-			receipt.Void, receipt.Agreed, []string{"negative_control_did_not_fail"}},
+		{
+			"the control passed", func(r *receipt.Receipt) { r.Control.Outcome = receipt.DidNotFail },
+			receipt.Void, receipt.Agreed,
+			[]string{"negative_control_did_not_fail"},
+		},
 		{"the control was invalid, also without a strict posture", func(r *receipt.Receipt) {
 			r.Control.Outcome, r.Control.Why = receipt.Invalid, "it did not compile"
 			r.Posture.Facets[1].OK = false
@@ -56,28 +68,55 @@ func TestDeriveClassifiesByTheFirstRuleThatMatches(t *testing.T) {
 		{"an incident", func(r *receipt.Receipt) {
 			r.Incidents = []receipt.Incident{{Code: "toolchain_drift", Effect: receipt.MakesIndeterminate}}
 		}, receipt.Indeterminate, receipt.Agreed, []string{"toolchain_drift"}},
-		{"a facet that is not strict", func(r *receipt.Receipt) { r.Posture.Facets[1].OK = false },
-			receipt.Indeterminate, receipt.Agreed, []string{"sandbox_not_strict"}},
-		{"no facet at all", func(r *receipt.Receipt) { r.Posture.Facets = nil },
-			receipt.Indeterminate, receipt.Agreed, []string{"sandbox_not_strict"}},
+		{
+			"a facet that is not strict", func(r *receipt.Receipt) { r.Posture.Facets[1].OK = false },
+			receipt.Indeterminate, receipt.Agreed,
+			[]string{"sandbox_not_strict"},
+		},
+		{
+			"no facet at all", func(r *receipt.Receipt) { r.Posture.Facets = nil },
+			receipt.Indeterminate, receipt.Agreed,
+			[]string{"sandbox_not_strict"},
+		},
 		{"a limit", func(r *receipt.Receipt) { r.Limits.Hit = "memory" }, receipt.Indeterminate, receipt.Agreed, []string{"limit_hit"}},
-		{"a passed execution that was cut short", func(r *receipt.Receipt) { r.Executions[0].OutputTruncated = true },
-			receipt.Indeterminate, receipt.Agreed, []string{"execution_cut_short"}},
-		{"the compile step had trouble", func(r *receipt.Receipt) { r.Compile.Outcome = receipt.CompileInconclusive },
-			receipt.Indeterminate, receipt.Agreed, []string{"compile_indeterminate"}},
+		{
+			"a passed execution that was cut short", func(r *receipt.Receipt) { r.Executions[0].OutputTruncated = true },
+			receipt.Indeterminate, receipt.Agreed,
+			[]string{"execution_cut_short"},
+		},
+		{
+			"the compile step had trouble", func(r *receipt.Receipt) { r.Compile.Outcome = receipt.CompileInconclusive },
+			receipt.Indeterminate, receipt.Agreed,
+			[]string{"compile_indeterminate"},
+		},
 		{"no control", func(r *receipt.Receipt) {
 			r.Control = receipt.Control{Kind: receipt.ControlNone, Outcome: receipt.NotReached, Why: "aborted"}
 		}, receipt.Indeterminate, receipt.Agreed, []string{"negative_control_missing"}},
-		{"one execution", func(r *receipt.Receipt) { r.Executions = r.Executions[:1] },
-			receipt.Indeterminate, receipt.NotCompared, []string{"execution_missing"}},
-		{"no execution", func(r *receipt.Receipt) { r.Executions = nil },
-			receipt.Indeterminate, receipt.NotCompared, []string{"execution_missing"}},
-		{"an execution without a judgement", func(r *receipt.Receipt) { r.Executions[1] = unclear },
-			receipt.Indeterminate, receipt.NotCompared, []string{"execution_indeterminate"}},
-		{"results that differ", func(r *receipt.Receipt) { r.Executions[1].ResultSHA256 = receipttest.Digest("other") },
-			receipt.Indeterminate, receipt.Disagreed, []string{"no_reexecution_agreement"}},
-		{"nothing", func(r *receipt.Receipt) { *r = receipt.Receipt{} },
-			receipt.Indeterminate, receipt.NotCompared, []string{"sandbox_not_strict", "execution_missing"}},
+		{
+			"one execution", func(r *receipt.Receipt) { r.Executions = r.Executions[:1] },
+			receipt.Indeterminate, receipt.NotCompared,
+			[]string{"execution_missing"},
+		},
+		{
+			"no execution", func(r *receipt.Receipt) { r.Executions = nil },
+			receipt.Indeterminate, receipt.NotCompared,
+			[]string{"execution_missing"},
+		},
+		{
+			"an execution without a judgement", func(r *receipt.Receipt) { r.Executions[1] = unclear },
+			receipt.Indeterminate, receipt.NotCompared,
+			[]string{"execution_indeterminate"},
+		},
+		{
+			"results that differ", func(r *receipt.Receipt) { r.Executions[1].ResultSHA256 = receipttest.Digest("other") },
+			receipt.Indeterminate, receipt.Disagreed,
+			[]string{"no_reexecution_agreement"},
+		},
+		{
+			"nothing", func(r *receipt.Receipt) { *r = receipt.Receipt{} },
+			receipt.Indeterminate, receipt.NotCompared,
+			[]string{"sandbox_not_strict", "execution_missing"},
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

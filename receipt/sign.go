@@ -3,6 +3,7 @@ package receipt
 import (
 	"encoding/base64"
 	"fmt"
+	"slices"
 
 	"striatum/seal"
 )
@@ -117,7 +118,7 @@ func (b budget) reasons(in []Reason) []Reason {
 		out[i].Detail = shorten(out[i].Detail, b.text)
 	}
 	if n := len(in) - len(out); n > 0 {
-		out = append(out[:len(out):len(out)], Reason{Code: "reasons_cut", Detail: fmt.Sprintf("%d more", n)})
+		out = append(slices.Clip(out), Reason{Code: "reasons_cut", Detail: fmt.Sprintf("%d more", n)})
 	}
 	return out
 }
@@ -128,7 +129,7 @@ func (b budget) findings(in []Finding) []Finding {
 		out[i].Path, out[i].Detail = shorten(out[i].Path, b.text), shorten(out[i].Detail, b.text)
 	}
 	if n := len(in) - len(out); n > 0 {
-		out = append(out[:len(out):len(out)], Finding{Code: "findings_cut", Detail: fmt.Sprintf("%d more", n)})
+		out = append(slices.Clip(out), Finding{Code: "findings_cut", Detail: fmt.Sprintf("%d more", n)})
 	}
 	return out
 }
@@ -149,5 +150,5 @@ func (b budget) incidents(in []Incident) []Incident {
 			effect = i.Effect
 		}
 	}
-	return append(out[:len(out):len(out)], Incident{Code: "incidents_cut", Effect: effect, Detail: fmt.Sprintf("%d more", len(rest))})
+	return append(slices.Clip(out), Incident{Code: "incidents_cut", Effect: effect, Detail: fmt.Sprintf("%d more", len(rest))})
 }

@@ -83,7 +83,7 @@ func encode(b *bytes.Buffer, v reflect.Value, depth int) error {
 		b.Write(raw)
 		return nil
 	}
-	switch v.Kind() {
+	switch v.Kind() { //nolint:exhaustive // the other kinds have no JSON
 	case reflect.Pointer, reflect.Interface:
 		return encode(b, v.Elem(), depth+1)
 	case reflect.Struct:
@@ -171,7 +171,7 @@ func encodeStruct(b *bytes.Buffer, v reflect.Value, depth int) error {
 
 // isEmpty is what encoding/json means by omitempty.
 func isEmpty(v reflect.Value) bool {
-	switch v.Kind() {
+	switch v.Kind() { //nolint:exhaustive // of the other kinds zero is empty
 	case reflect.Array, reflect.Map, reflect.Slice, reflect.String:
 		return v.Len() == 0
 	case reflect.Struct:

@@ -159,7 +159,7 @@ func newPublicKey(key any) (PublicKey, error) {
 func sshStrings(parts ...[]byte) []byte {
 	var out []byte
 	for _, p := range parts {
-		out = binary.BigEndian.AppendUint32(out, uint32(len(p))) //nolint:gosec // at most 65 bytes
+		out = binary.BigEndian.AppendUint32(out, uint32(len(p)))
 		out = append(out, p...)
 	}
 	return out

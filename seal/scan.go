@@ -302,7 +302,7 @@ func (s *scanner) number(sh shape) error {
 		if !integer {
 			return s.fail("a number with a fraction or exponent where an integer is due")
 		}
-	default:
+	case structShape, mapShape, listShape, stringShape, boolShape:
 		return s.fail("a number where %s is due", sh.kind)
 	}
 	n, err := strconv.ParseInt(text, 10, 64)

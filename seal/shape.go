@@ -72,7 +72,7 @@ func shapeOf(t reflect.Type) shape {
 		sh.kind = stringShape
 		return sh
 	}
-	switch t.Kind() {
+	switch t.Kind() { //nolint:exhaustive // the other kinds stay anyShape
 	case reflect.Pointer:
 		return shapeOf(t.Elem())
 	case reflect.Struct:
