@@ -70,6 +70,23 @@ func (s *Service) OperatorToken(ctx context.Context) (name, expiresAt string, fo
 	return live.Name, live.ExpiresAt, found, err
 }
 
+// RevokeToken ends a token. It is for operators, and for the token that one
+// holds.
+func (s *Service) RevokeToken(ctx context.Context, p Principal, token string) error {
+	const what = "revoke the token"
+	if err := p.mustBe(what, Operator); err != nil {
+		return err
+	}
+	return s.update(ctx, what, func(w store.Writer) error {
+		row, err := w.Token(ctx, seal.SHA256Hex([]byte(token)))
+		if err != nil {
+			return err
+		}
+		_, err = w.AddTokenRevocation(ctx, store.TokenRevocation{Hash: row.Value.Hash, By: p.String()})
+		return err
+	})
+}
+
 func liveOperator(ctx context.Context, r store.Reader, now time.Time) (store.Token, bool, error) {
 	revoked, err := revokedTokens(ctx, r)
 	if err != nil {
