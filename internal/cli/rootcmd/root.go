@@ -7,6 +7,7 @@ import (
 	"striatum/internal/cli"
 	"striatum/internal/cli/receiptcmd"
 	"striatum/internal/cli/versioncmd"
+	"striatum/internal/cli/workflowcmd"
 )
 
 // New returns the root command with every command below it.
@@ -15,6 +16,7 @@ func New(f *cli.Factory) *cobra.Command {
 		"  striatum workflow generate --shape verification_gate --write\n  striatum verifier run --all\n  striatum gate read",
 		receiptcmd.New(f),
 		versioncmd.New(f),
+		workflowcmd.New(f),
 	)
 	root.Long = `Striatum makes a completion claim ("the tests pass") a checked property. An
 agent names a check; a verifier lane runs it in a sandbox, negative control
