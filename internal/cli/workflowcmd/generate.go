@@ -57,7 +57,7 @@ where one is named.`,
 		RunE: func(*cobra.Command, []string) error { return o.run() },
 	}
 	fl := cmd.Flags()
-	fl.StringVar(&o.spec.Shape, "shape", "", "the shape, see `striatum workflow shapes`")
+	fl.StringVar(&o.spec.Shape, "shape", "", "the shape: workflow shapes lists them")
 	fl.BoolVar(&o.write, "write", false, "write the files")
 	fl.StringVar(&o.dir, "dir", ".", "the worktree, or a folder in it")
 	fl.StringVar(&o.floor, "gate-floor", string(workflow.FloorAsserted), `what every claim must reach: "asserted" or "verified"`)
