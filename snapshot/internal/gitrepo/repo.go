@@ -1,7 +1,8 @@
 // Package gitrepo reads what a snapshot needs from a git repository that its
 // user may have prepared to do harm: the list of tracked files, and the objects
 // of a commit. It starts no program, reads no configuration, follows no link and
-// writes nothing.
+// writes nothing. Objects are read loose or from packs, never from another
+// repository that this one borrows from; every object is checked against its id.
 //
 // A worktree's .git is a folder, or the file of a linked worktree. Such a file is
 // believed only if the repository that it names agrees: it belongs to the same
@@ -33,6 +34,9 @@ const maxPointerBytes = 8 << 10
 type Repo struct {
 	own    *beneath.Dir // HEAD, index
 	common *beneath.Dir // objects, refs; the same as own, except for a linked worktree
+
+	packs []*pack // nil: not opened yet
+	bases bases
 }
 
 // Open opens the repository of the worktree root, an open folder that lies at
@@ -64,6 +68,9 @@ func (r *Repo) Close() error {
 	err := r.own.Close()
 	if r.common != r.own {
 		err = errors.Join(err, r.common.Close())
+	}
+	for _, p := range r.packs {
+		err = errors.Join(err, p.close())
 	}
 	return err
 }

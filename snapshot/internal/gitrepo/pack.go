@@ -1,0 +1,463 @@
+package gitrepo
+
+import (
+	"bufio"
+	"bytes"
+	"compress/zlib"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"sort"
+	"strings"
+
+	"striatum/internal/beneath"
+)
+
+const (
+	maxPacks   = 4096
+	maxChain   = 4096     // differences, one upon the other; git makes at most 4,095
+	cacheBytes = 32 << 20 // of bases kept for the next object
+)
+
+// Types of packed objects beyond Kind.
+const (
+	offsetDelta = 6
+	refDelta    = 7
+)
+
+// pack is an open pack with its index (version 2): "\377tOc", the version, 256
+// counts, the sorted ids, a checksum and an offset of 31 bits for each, offsets of
+// 64 bits for those that need them.
+type pack struct {
+	name    string
+	idx     *beneath.File
+	data    *beneath.File
+	size    int64
+	idBytes int64
+	count   int64
+	fanout  [256]uint32
+}
+
+// openPacks opens all packs on first use.
+func (r *Repo) openPacks(idBytes int) (err error) {
+	if r.packs != nil {
+		return nil
+	}
+	r.packs = []*pack{}
+	dir, err := r.common.Dir("objects/pack")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	entries, err := dir.Entries(func(n int) error {
+		if n > 16*maxPacks {
+			return fmt.Errorf("%w: it has more than %d packs", ErrObject, maxPacks)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	sort.Slice(entries, func(i, j int) bool { return entries[i].Name < entries[j].Name })
+	for _, e := range entries {
+		name, found := strings.CutSuffix(e.Name, ".idx")
+		if !found {
+			continue
+		}
+		if len(r.packs) == maxPacks {
+			return fmt.Errorf("%w: it has more than %d packs", ErrObject, maxPacks)
+		}
+		p, err := openPack(dir, name, int64(idBytes))
+		if err != nil {
+			return fmt.Errorf("%w: pack %q: %w", ErrObject, name, err)
+		}
+		r.packs = append(r.packs, p)
+	}
+	return nil
+}
+
+func openPack(dir *beneath.Dir, name string, idBytes int64) (_ *pack, err error) {
+	p := &pack{name: name, idBytes: idBytes}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.close())
+		}
+	}()
+	if p.idx, err = dir.File(name + ".idx"); err != nil {
+		return nil, err
+	}
+	if p.data, err = dir.File(name + ".pack"); err != nil {
+		return nil, err
+	}
+	idx, err := p.idx.Stat()
+	if err != nil {
+		return nil, err
+	}
+	data, err := p.data.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if idx.Kind != beneath.Regular || data.Kind != beneath.Regular {
+		return nil, errors.New("it is no file")
+	}
+	p.size = data.Size
+	var head [8 + 4*256]byte
+	if _, err := p.idx.ReadAt(head[:], 0); err != nil {
+		return nil, err
+	}
+	if string(head[:8]) != "\xfftOc\x00\x00\x00\x02" {
+		return nil, errors.New("its index is not of version 2")
+	}
+	for i := range p.fanout {
+		p.fanout[i] = binary.BigEndian.Uint32(head[8+4*i:])
+		if i > 0 && p.fanout[i] < p.fanout[i-1] {
+			return nil, errors.New("its index is malformed")
+		}
+	}
+	p.count = int64(p.fanout[255])
+	if idx.Size < int64(len(head))+p.count*(p.idBytes+8)+2*p.idBytes {
+		return nil, errors.New("its index ends early")
+	}
+	return p, nil
+}
+
+func (p *pack) close() error {
+	var errs []error
+	for _, f := range []*beneath.File{p.idx, p.data} {
+		if f != nil {
+			errs = append(errs, f.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// find returns the offset of the object id; fs.ErrNotExist if it is not here.
+func (p *pack) find(id ID) (int64, error) {
+	if int64(len(id)) != p.idBytes {
+		return 0, fs.ErrNotExist
+	}
+	const ids = 8 + 4*256
+	lo, hi := int64(0), int64(p.fanout[id[0]])
+	if id[0] > 0 {
+		lo = int64(p.fanout[id[0]-1])
+	}
+	buf := make([]byte, p.idBytes)
+	for lo < hi {
+		mid := (lo + hi) / 2
+		if _, err := p.idx.ReadAt(buf, ids+mid*p.idBytes); err != nil {
+			return 0, err
+		}
+		switch strings.Compare(string(buf), string(id)) {
+		case 0:
+			return p.offset(mid)
+		case -1:
+			lo = mid + 1
+		default:
+			hi = mid
+		}
+	}
+	return 0, fs.ErrNotExist
+}
+
+func (p *pack) offset(i int64) (int64, error) {
+	small := int64(8+4*256) + p.count*(p.idBytes+4)
+	var b [8]byte
+	if _, err := p.idx.ReadAt(b[:4], small+4*i); err != nil {
+		return 0, err
+	}
+	off := int64(binary.BigEndian.Uint32(b[:4]))
+	if off&(1<<31) == 0 {
+		return off, nil
+	}
+	if _, err := p.idx.ReadAt(b[:], small+4*p.count+8*(off&(1<<31-1))); err != nil {
+		return 0, err
+	}
+	wide := binary.BigEndian.Uint64(b[:])
+	if wide >= 1<<62 {
+		return 0, fmt.Errorf("%w: pack %q: an offset is malformed", ErrObject, p.name)
+	}
+	return int64(wide), nil
+}
+
+// packed opens the object id in whichever pack has it.
+func (r *Repo) packed(id ID) (*Object, error) {
+	if err := r.openPacks(len(id)); err != nil {
+		return nil, err
+	}
+	for _, p := range r.packs {
+		off, err := p.find(id)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%w: pack %q: %w", ErrObject, p.name, err)
+		}
+		e, err := p.entry(off)
+		if err != nil {
+			return nil, fmt.Errorf("%w: object %s in pack %q: %w", ErrObject, id, p.name, err)
+		}
+		if e.kind <= uint8(KindTag) {
+			z, err := zlib.NewReader(e.stream)
+			if err != nil {
+				return nil, fmt.Errorf("%w: object %s in pack %q: %w", ErrObject, id, p.name, err)
+			}
+			return newObject(id, Kind(e.kind), e.size, z, nothing), nil
+		}
+		kind, body, err := r.resolveDelta(p, e)
+		if err != nil {
+			return nil, fmt.Errorf("object %s in pack %q: %w", id, p.name, err)
+		}
+		return newObject(id, kind, int64(len(body)), bytes.NewReader(body), nothing), nil
+	}
+	return nil, fs.ErrNotExist
+}
+
+func nothing() error { return nil }
+
+// packEntry is one object of a pack, with stream at its compressed bytes.
+type packEntry struct {
+	off    int64
+	kind   uint8
+	size   int64 // of what is compressed
+	base   int64 // of an offsetDelta
+	ref    ID    // of a refDelta
+	stream *bufio.Reader
+}
+
+// entry reads the header at off: three bits of type and a size of 4 and then 7
+// bits a byte, lowest first; then what a difference is based on.
+func (p *pack) entry(off int64) (packEntry, error) {
+	e := packEntry{off: off}
+	if off < 12 || off >= p.size {
+		return e, errors.New("its offset lies outside")
+	}
+	e.stream = bufio.NewReaderSize(io.NewSectionReader(p.data, off, p.size-off), 8<<10)
+	c, err := e.stream.ReadByte()
+	if err != nil {
+		return e, err
+	}
+	e.kind, e.size = c>>4&7, int64(c&15)
+	for shift := 4; c&0x80 != 0; shift += 7 {
+		if shift > 50 {
+			return e, errors.New("its size is malformed")
+		}
+		if c, err = e.stream.ReadByte(); err != nil {
+			return e, err
+		}
+		e.size |= int64(c&0x7f) << shift
+	}
+	switch e.kind {
+	case offsetDelta:
+		back, err := readOffset(e.stream)
+		if err != nil || back <= 0 || back >= off {
+			return e, errors.Join(errors.New("its base is malformed"), err)
+		}
+		e.base = off - back
+	case refDelta:
+		ref := make([]byte, p.idBytes)
+		if _, err := io.ReadFull(e.stream, ref); err != nil {
+			return e, err
+		}
+		e.ref = ID(ref)
+	case 0, 5:
+		return e, errors.New("its type is unknown")
+	}
+	return e, nil
+}
+
+// readOffset reads 7 bits a byte, highest first, plus one for each continued.
+func readOffset(r io.ByteReader) (int64, error) {
+	var v int64
+	for range 9 {
+		c, err := r.ReadByte()
+		if err != nil {
+			return 0, err
+		}
+		v |= int64(c & 0x7f)
+		if c&0x80 == 0 {
+			return v, nil
+		}
+		v = (v + 1) << 7
+	}
+	return 0, errors.New("too long")
+}
+
+// resolveDelta puts the object at e together from its chain of differences.
+func (r *Repo) resolveDelta(p *pack, e packEntry) (Kind, []byte, error) {
+	var chain []packEntry
+	var kind Kind
+	var body []byte
+	for {
+		if hit, ok := r.bases.get(p, e.off); ok {
+			kind, body = hit.kind, hit.body
+			break
+		}
+		if e.size > MaxDeltaBytes {
+			return 0, nil, fmt.Errorf("%w: %d bytes in a chain of differences, at most %d are read", ErrObjectSize, e.size, int64(MaxDeltaBytes))
+		}
+		if e.kind <= uint8(KindTag) {
+			whole, err := e.inflate()
+			if err != nil {
+				return 0, nil, fmt.Errorf("%w: %w", ErrObject, err)
+			}
+			kind, body = Kind(e.kind), whole
+			r.bases.put(p, e.off, kind, body)
+			break
+		}
+		if chain = append(chain, e); len(chain) > maxChain {
+			return 0, nil, fmt.Errorf("%w: a chain of more than %d differences", ErrObject, maxChain)
+		}
+		base := e.base
+		if e.kind == refDelta {
+			var err error
+			if base, err = p.find(e.ref); err != nil {
+				return 0, nil, fmt.Errorf("%w: base %s: %w", ErrObject, e.ref, err)
+			}
+		}
+		next, err := p.entry(base)
+		if err != nil {
+			return 0, nil, fmt.Errorf("%w: %w", ErrObject, err)
+		}
+		e = next
+	}
+	for i := len(chain) - 1; i >= 0; i-- {
+		delta, err := chain[i].inflate()
+		if err == nil {
+			body, err = applyDelta(body, delta)
+		}
+		if err != nil {
+			return 0, nil, fmt.Errorf("%w: %w", ErrObject, err)
+		}
+		r.bases.put(p, chain[i].off, kind, body)
+	}
+	return kind, body, nil
+}
+
+func (e *packEntry) inflate() ([]byte, error) {
+	z, err := zlib.NewReader(e.stream)
+	if err != nil {
+		return nil, err
+	}
+	out := bytes.NewBuffer(make([]byte, 0, min(e.size, 1<<20)))
+	n, err := io.Copy(out, io.LimitReader(z, e.size+1))
+	if err != nil {
+		return nil, err
+	}
+	if n != e.size {
+		return nil, errors.New("its size is not what its header says")
+	}
+	return out.Bytes(), nil
+}
+
+// applyDelta makes the result of delta upon base. delta: the sizes of both (7
+// bits a byte, lowest first), then instructions: 1xxxxxxx copies from base, with
+// the bytes of offset and size that are not zero following; 0xxxxxxx takes that
+// many bytes from delta.
+func applyDelta(base, delta []byte) ([]byte, error) {
+	bad := errors.New("a difference is malformed")
+	from, delta, ok1 := deltaSize(delta)
+	to, delta, ok2 := deltaSize(delta)
+	if !ok1 || !ok2 || from != int64(len(base)) {
+		return nil, bad
+	}
+	if to > MaxDeltaBytes {
+		return nil, fmt.Errorf("%w: %d bytes made of differences, at most %d are read", ErrObjectSize, to, int64(MaxDeltaBytes))
+	}
+	out := make([]byte, 0, min(to, 1<<20))
+	for len(delta) > 0 {
+		op := delta[0]
+		delta = delta[1:]
+		var part []byte
+		if op&0x80 == 0 {
+			if op == 0 || int(op) > len(delta) {
+				return nil, bad
+			}
+			part, delta = delta[:op], delta[op:]
+		} else {
+			var args [7]int64
+			for i := range args {
+				if op&(1<<i) == 0 {
+					continue
+				}
+				if len(delta) == 0 {
+					return nil, bad
+				}
+				args[i], delta = int64(delta[0]), delta[1:]
+			}
+			off := args[0] | args[1]<<8 | args[2]<<16 | args[3]<<24
+			size := args[4] | args[5]<<8 | args[6]<<16
+			if size == 0 {
+				size = 1 << 16
+			}
+			if off+size > int64(len(base)) {
+				return nil, bad
+			}
+			part = base[off : off+size]
+		}
+		if int64(len(out)+len(part)) > to {
+			return nil, bad
+		}
+		out = append(out, part...)
+	}
+	if int64(len(out)) != to {
+		return nil, bad
+	}
+	return out, nil
+}
+
+func deltaSize(b []byte) (v int64, rest []byte, ok bool) {
+	for shift := 0; shift < 56 && len(b) > 0; shift += 7 {
+		c := b[0]
+		b = b[1:]
+		v |= int64(c&0x7f) << shift
+		if c&0x80 == 0 {
+			return v, b, true
+		}
+	}
+	return 0, nil, false
+}
+
+// bases keeps the last few objects that others may be based on.
+type bases struct {
+	at    map[baseKey]baseObject
+	order []baseKey
+	bytes int
+}
+
+type baseKey struct {
+	pack *pack
+	off  int64
+}
+
+type baseObject struct {
+	kind Kind
+	body []byte
+}
+
+func (b *bases) get(p *pack, off int64) (baseObject, bool) {
+	o, ok := b.at[baseKey{p, off}]
+	return o, ok
+}
+
+func (b *bases) put(p *pack, off int64, kind Kind, body []byte) {
+	key := baseKey{p, off}
+	if _, have := b.at[key]; have || len(body) > cacheBytes/4 {
+		return
+	}
+	if b.at == nil {
+		b.at = map[baseKey]baseObject{}
+	}
+	b.at[key] = baseObject{kind, body}
+	b.order = append(b.order, key)
+	b.bytes += len(body)
+	for b.bytes > cacheBytes {
+		b.bytes -= len(b.at[b.order[0]].body)
+		delete(b.at, b.order[0])
+		b.order = b.order[1:]
+	}
+}
