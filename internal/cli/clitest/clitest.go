@@ -1,0 +1,80 @@
+// Package clitest runs testscripts against commands: the real command tree, in
+// a process of its own, with a home of its own.
+//
+// Scripts may use, beside testscript's own commands:
+//
+//	exitcode N COMMAND…   the command must exit with N
+//	save FILE             writes the last stdout to FILE with mode 0600
+//	subst FILE NAME       sets the variable NAME to FILE's content, trimmed
+package clitest
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/spf13/cobra"
+
+	"striatum/internal/cli"
+)
+
+// Main runs the tests of m; "exec striatum" in a script runs the commands that
+// children makes.
+func Main(m *testing.M, children func(*cli.Factory) []*cobra.Command) {
+	testscript.Main(m, map[string]func(){"striatum": func() {
+		f := &cli.Factory{
+			Streams: cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr},
+			Getenv:  os.Getenv, Getwd: os.Getwd, Now: time.Now, Rand: rand.Reader,
+		}
+		os.Exit(cli.Run(context.Background(), cli.Parent("striatum", "test", "", children(f)...), f.Streams))
+	}})
+}
+
+// Run runs the scripts in testdata/script. STRIATUM_HOME is $WORK/home.
+func Run(t *testing.T, commands map[string]func(*testscript.TestScript, bool, []string)) {
+	all := map[string]func(*testscript.TestScript, bool, []string){"exitcode": exitcode, "save": save, "subst": subst}
+	maps.Copy(all, commands)
+	testscript.Run(t, testscript.Params{
+		Dir:                 filepath.Join("testdata", "script"),
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("STRIATUM_HOME", filepath.Join(e.WorkDir, "home"))
+			return nil
+		},
+		Cmds: all,
+	})
+}
+
+func exitcode(ts *testscript.TestScript, _ bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	err = ts.Exec(args[1], args[2:]...)
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		got = exit.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if got != want {
+		ts.Fatalf("exit %d, want %d", got, want)
+	}
+}
+
+func save(ts *testscript.TestScript, _ bool, args []string) {
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(ts.ReadFile("stdout")), 0o600))
+}
+
+func subst(ts *testscript.TestScript, _ bool, args []string) {
+	ts.Setenv(args[1], strings.TrimSpace(ts.ReadFile(args[0])))
+}

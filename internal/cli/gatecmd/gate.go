@@ -1,0 +1,234 @@
+// Package gatecmd is `striatum gate`: what each claim has earned.
+//
+// Both commands execute nothing, write nothing into the worktree and never wait
+// for the lane. Without RUN they hash the worktree, every byte read now, and
+// judge that tree; --commit judges a commit's tree. `read` exits 0 when it
+// printed a report; `check` alone judges: 0 only if every required claim is
+// green.
+package gatecmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"striatum/claim"
+	"striatum/daemon"
+	"striatum/gate"
+	"striatum/internal/cli"
+	"striatum/internal/cli/embedded"
+	"striatum/internal/durable"
+	"striatum/internal/home"
+	"striatum/internal/problem"
+	"striatum/seal"
+	"striatum/snapshot"
+)
+
+// Options are the flags of both commands.
+type Options struct {
+	Run             string
+	Worktree        string
+	Exact           bool
+	Commit          string
+	Floor           string
+	RequireIsolated bool
+	VSA             string
+	All             bool
+	Output          cli.Output
+}
+
+// New returns the command with its two children.
+func New(f *cli.Factory) *cobra.Command {
+	return cli.Parent("gate", "Say what each claim has earned",
+		"  striatum gate read\n  striatum gate check --floor asserted", newRead(f), newCheck(f))
+}
+
+func newRead(f *cli.Factory) *cobra.Command {
+	var o Options
+	cmd := &cobra.Command{
+		Use:   "read [RUN]",
+		Short: "Print what each claim has earned, and why no more",
+		Long: `Read prints, for each claim that the policy (or, before any was accepted, the
+workflow) requires: what was authored, what is in effect, the signal, and the
+first basis (why it reads no higher) with its fix. It exits 0 when it printed.`,
+		Example: "  striatum gate read\n  striatum gate read -v\n  striatum gate read --output json",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.take(args)
+			_, err := judge(cmd.Context(), f, o)
+			return err
+		},
+	}
+	o.addFlags(cmd)
+	return cmd
+}
+
+func newCheck(f *cli.Factory) *cobra.Command {
+	var o Options
+	cmd := &cobra.Command{
+		Use:   "check [RUN]",
+		Short: "Exit 0 only if every required claim is green",
+		Long: `Check prints the same report as read, and exits 0 only if every required claim is
+green: nothing speaks against it, nothing is missing, and it is at or above the
+floor, the higher of the policy's and --floor. Otherwise, also when nothing was
+checked, it exits 1.`,
+		Example: "  striatum gate check\n  striatum gate check --floor verified --require-isolated\n  striatum gate check --commit FULL-ID --vsa summary.dsse.json",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.take(args)
+			report, err := judge(cmd.Context(), f, o)
+			if err != nil {
+				return err
+			}
+			return verdict(report)
+		},
+	}
+	o.addFlags(cmd)
+	fl := cmd.Flags()
+	fl.StringVar(&o.Floor, "floor", "", `the least status that is green: "asserted" (default) or "verified"`)
+	fl.BoolVar(&o.RequireIsolated, "require-isolated", false, "a shared lane or store is not green")
+	fl.StringVar(&o.VSA, "vsa", "", "write the report as a signed SLSA verification summary to this `file`")
+	return cmd
+}
+
+func (o *Options) addFlags(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.StringVar(&o.Worktree, "worktree", "", "a `folder` of the worktree (default: the working directory)")
+	fl.BoolVar(&o.Exact, "worktree-exact", false, "take the folder itself as the top of the worktree")
+	fl.StringVar(&o.Commit, "commit", "", "judge the tree of this commit, named by its full `id`")
+	fl.BoolVarP(&o.All, "verbose", "v", false, "print every basis of each claim")
+	cli.AddOutput(cmd, &o.Output)
+}
+
+func (o *Options) take(args []string) {
+	if len(args) > 0 {
+		o.Run = args[0]
+	}
+}
+
+// judge prints the report and writes the summary.
+func judge(ctx context.Context, f *cli.Factory, o Options) (report gate.Report, err error) {
+	q := daemon.GateQuery{RunID: o.Run, RequireIsolated: o.RequireIsolated}
+	if o.Floor != "" {
+		if q.Floor, err = claim.ParseStatus(o.Floor); err != nil || q.Floor == claim.Designed {
+			return gate.Report{}, problem.New(problem.Usage, fmt.Sprintf("--floor is %q", o.Floor), "", `want "asserted" or "verified"`)
+		}
+	}
+	if o.Commit != "" && !fullID(o.Commit) {
+		return gate.Report{}, problem.New(problem.Usage, fmt.Sprintf("--commit is %q", o.Commit), "a gate judges a commit by its full id, since a name may come to mean another", "run: git rev-parse "+o.Commit)
+	}
+	top, err := o.top(f)
+	if err != nil {
+		return gate.Report{}, err
+	}
+	wt, err := home.Worktree(top)
+	if err != nil {
+		return gate.Report{}, err
+	}
+	s, err := embedded.Open(ctx, f)
+	if err != nil {
+		return gate.Report{}, err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	settings, err := s.Home.Settings()
+	if err != nil {
+		return gate.Report{}, err
+	}
+	subject := subject{top: wt.Path, options: snapshot.Options{
+		Limits: snapshot.Limits{Files: settings.SnapshotFiles, Bytes: settings.SnapshotBytes},
+	}}
+	if q.Tree, q.Files, err = subject.read(ctx, o); err != nil {
+		return gate.Report{}, err
+	}
+	repo, _, err := s.Service.FindRepository(ctx, wt)
+	if err != nil {
+		return gate.Report{}, err
+	}
+	q.RepositoryID = repo.ID
+	if report, err = s.Service.Gate(ctx, q); err != nil {
+		return gate.Report{}, err
+	}
+	if err := show(f.Streams, o, report); err != nil {
+		return gate.Report{}, err
+	}
+	if o.VSA != "" {
+		return report, writeSummary(f, s.Home.ReportKey, o.VSA, report)
+	}
+	return report, nil
+}
+
+func (o *Options) top(f *cli.Factory) (string, error) {
+	dir := o.Worktree
+	if dir == "" {
+		var err error
+		if dir, err = f.Getwd(); err != nil {
+			return "", problem.Wrap(problem.Usage, err, "find the worktree", "name it with --worktree")
+		}
+	}
+	if o.Exact {
+		return dir, nil
+	}
+	return snapshot.FindTop(dir)
+}
+
+// fullID reports whether s is a whole commit id, SHA-1 or SHA-256.
+func fullID(s string) bool {
+	if len(s) != 40 && len(s) != 64 {
+		return false
+	}
+	for _, r := range s {
+		if (r < '0' || r > '9') && (r < 'a' || r > 'f') {
+			return false
+		}
+	}
+	return true
+}
+
+// verdict is the exit of `gate check`: nil only for green.
+func verdict(r gate.Report) error {
+	if r.Green() && !r.NothingChecked() {
+		return nil
+	}
+	hint := "each basis above has its fix"
+	why := ""
+	if r.NothingChecked() {
+		why = "no required claim rests on a receipt"
+		hint = "run: striatum verifier run --all"
+		if len(r.Claims) == 0 {
+			why = "no claim is required here"
+			hint = "run: striatum workflow generate --shape verification_gate --write"
+		}
+	}
+	return problem.New(problem.No, r.Verdict, why, hint)
+}
+
+// The names that a summary carries. They are URNs: nothing is fetched by them.
+const (
+	summaryVerifier = "urn:striatum:gate"
+	summaryResource = "urn:striatum:repository:"
+)
+
+// writeSummary signs the report, as a verification summary, with the report
+// key.
+func writeSummary(f *cli.Factory, key *seal.PrivateKey, path string, r gate.Report) error {
+	what := fmt.Sprintf("write the verification summary %q", path)
+	if r.RepositoryID == "" {
+		return problem.New(problem.No, what, "this store does not know the worktree, so nothing was checked", "run: striatum verifier run --all")
+	}
+	payload, err := gate.Summary(r, gate.SummaryOptions{
+		VerifierID: summaryVerifier, ResourceURI: summaryResource + r.RepositoryID, TimeVerified: f.Now(),
+	})
+	if err != nil {
+		return problem.Wrap(problem.Usage, err, what, "judge a tree: the worktree's, or one named by --commit")
+	}
+	envelope, err := seal.Sign(key, seal.PayloadInToto, payload)
+	if err != nil {
+		return problem.Wrap(problem.Internal, err, what, "")
+	}
+	if err := durable.WriteFile(path, envelope, 0o644); err != nil {
+		return problem.Wrap(problem.Usage, err, what, "name a file in a folder that can be written")
+	}
+	return nil
+}
