@@ -89,8 +89,7 @@ func (w *walker) file(wk *worker, fo *folder, n *node) error {
 			return w.irregular(path, st.Kind)
 		}
 		if st.Size > w.opt.Limits.FileBytes {
-			return refuse(path, fmt.Sprintf("it has %d bytes, and a file of a snapshot has at most %d", st.Size, w.opt.Limits.FileBytes),
-				`let .gitignore name it, or raise "snapshot.file_bytes" in config.json`)
+			return w.tooLong(path, st.Size)
 		}
 		if try == 0 {
 			if err := w.count(path, st.Size); err != nil {

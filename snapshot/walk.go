@@ -73,6 +73,11 @@ func (w *walker) irregular(path string, kind beneath.Kind) error {
 	return refuse(path, fmt.Sprintf("it is a %s, which has no content to hash", kind), "remove it, or let .gitignore name it")
 }
 
+func (w *walker) tooLong(path string, size int64) error {
+	return refuse(path, fmt.Sprintf("it has %d bytes, and a file of a snapshot has at most %d", size, w.opt.Limits.FileBytes),
+		`let .gitignore name it, or raise "snapshot.file_bytes" in config.json`)
+}
+
 // count adds one file or link of size bytes.
 func (w *walker) count(path string, size int64) error {
 	if w.files.Add(1) > w.opt.Limits.Files {
@@ -277,6 +282,8 @@ func (w *walker) entry(fo *folder, e beneath.Entry, depth int64, rules *ignore.R
 	return k, nil
 }
 
+const trackedStriatum = "git tracks it, and it is never part of a snapshot: a digest cannot contain what is said about it"
+
 // ours handles the two names at the top that are Striatum's. skip is true for
 // what is never part.
 func (w *walker) ours(name string, kind beneath.Kind) (skip bool, err error) {
@@ -290,7 +297,7 @@ func (w *walker) ours(name string, kind beneath.Kind) (skip bool, err error) {
 		return false, nil
 	}
 	if w.index.Has(name) || w.index.HasBelow(name) {
-		w.find(TrackedStriatum, name, "git tracks it, and it is never part of a snapshot: a digest cannot contain what is said about it")
+		w.find(TrackedStriatum, name, trackedStriatum)
 	}
 	return true, nil
 }

@@ -4,7 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"compress/zlib"
-	"crypto/sha1" //nolint:gosec // the ids of most repositories
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/pjbgf/sha1cd"
 
 	"striatum/internal/beneath"
 )
@@ -46,19 +48,24 @@ func (k Kind) String() string {
 }
 
 var (
-	// ErrObject means that an object is missing or malformed, or that its bytes do
-	// not have its id.
+	// ErrObject means that an object is malformed, or that its bytes do not have
+	// its id.
 	ErrObject = errors.New("the repository is damaged")
-	// ErrObjectSize means that an object is larger than is read.
+	// ErrObjectMissing means that the repository does not hold an object itself.
+	ErrObjectMissing = errors.New("the repository is not complete")
+	// ErrObjectSize means that an object is larger than is read, or that all of
+	// them together take more work than is given to them.
 	ErrObjectSize = errors.New("an object is too large")
+	// ErrFormat means that the repository is kept in a form that is not read.
+	ErrFormat = errors.New("the repository has a form that is not read")
 )
 
 // MaxDeltaBytes is the largest object that is read if it, or what it was made
 // from, is stored as a difference: such objects are put together in memory.
 const MaxDeltaBytes = 128 << 20
 
-// Object is an open object. Read returns its bytes; at their end it returns
-// io.EOF only if they have the object's id, ErrObject otherwise.
+// Object is an open object. Read returns its bytes; Verify tells afterwards
+// whether they have the object's id.
 type Object struct {
 	Kind Kind
 	Size int64
@@ -72,7 +79,7 @@ type Object struct {
 
 func newObject(id ID, kind Kind, size int64, r io.Reader, done func() error) *Object {
 	o := &Object{Kind: kind, Size: size, id: id, r: r, left: size, done: done}
-	o.sum = sha1.New() //nolint:gosec // see the import
+	o.sum = sha1cd.New() // finds content that was made to collide, as git does
 	if len(id) == sha256.Size {
 		o.sum = sha256.New()
 	}
@@ -82,43 +89,87 @@ func newObject(id ID, kind Kind, size int64, r io.Reader, done func() error) *Ob
 
 func (o *Object) Read(p []byte) (int, error) {
 	if o.left == 0 {
-		if ID(o.sum.Sum(nil)) != o.id {
-			return 0, fmt.Errorf("%w: the bytes of object %s do not have this id", ErrObject, o.id)
-		}
 		return 0, io.EOF
 	}
 	n, err := o.r.Read(p[:min(int64(len(p)), o.left)])
 	o.sum.Write(p[:n])
 	o.left -= int64(n)
-	if err != nil && (n == 0 || !errors.Is(err, io.EOF)) {
+	if errors.Is(err, io.EOF) && o.left > 0 {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
 		return n, fmt.Errorf("%w: object %s ends early: %w", ErrObject, o.id, err)
 	}
 	return n, nil
 }
 
+// Verify returns ErrObject unless the bytes were read to their end, nothing
+// follows, and they have the object's id.
+func (o *Object) Verify() error {
+	var more [1]byte
+	if n, err := io.ReadFull(o.r, more[:]); o.left != 0 || n != 0 || !errors.Is(err, io.EOF) {
+		return fmt.Errorf("%w: object %s does not end where it says", ErrObject, o.id)
+	}
+	sum, collides := []byte(nil), false
+	if cd, ok := o.sum.(sha1cd.CollisionResistantHash); ok {
+		sum, collides = cd.CollisionResistantSum(nil)
+	} else {
+		sum = o.sum.Sum(nil)
+	}
+	if collides || ID(sum) != o.id {
+		return fmt.Errorf("%w: the bytes of object %s do not have this id", ErrObject, o.id)
+	}
+	return nil
+}
+
 // Close releases the object.
 func (o *Object) Close() error { return o.done() }
 
-// Open opens the object id.
-func (r *Repo) Open(id ID) (*Object, error) {
-	o, err := r.loose(id)
-	if err == nil || !errors.Is(err, fs.ErrNotExist) {
-		return o, err
+// Open opens the object id, which must be of the kind want.
+func (r *Repo) Open(ctx context.Context, id ID, want Kind) (*Object, error) {
+	o, err := r.open(ctx, id)
+	if err != nil {
+		return nil, err
 	}
-	o, err = r.packed(id)
-	if err == nil || !errors.Is(err, fs.ErrNotExist) {
-		return o, err
+	if o.Kind != want {
+		return nil, errors.Join(fmt.Errorf("%w: object %s is a %s and should be a %s", ErrObject, id, o.Kind, want), o.Close())
 	}
-	why := "it may be a partial clone"
-	if _, err := r.common.File("objects/info/alternates"); err == nil {
-		why = "it borrows objects from another repository (objects/info/alternates), which is not read"
-	}
-	return nil, fmt.Errorf("%w: object %s is missing: %s", ErrObject, id, why)
+	return o, nil
 }
 
-// read returns the whole object id of at most limit bytes.
-func (r *Repo) read(id ID, limit int64) (kind Kind, body []byte, err error) {
-	o, err := r.Open(id)
+func (r *Repo) open(ctx context.Context, id ID) (*Object, error) {
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	for try := range 2 { // a repack may have moved it meanwhile
+		o, err := r.loose(id)
+		if err == nil || !errors.Is(err, fs.ErrNotExist) {
+			return o, err
+		}
+		o, err = r.packed(ctx, id, try > 0)
+		if err == nil || !errors.Is(err, fs.ErrNotExist) {
+			return o, err
+		}
+	}
+	why := "it may be a partial clone"
+	if _, err := r.common.ReadFile("objects/info/alternates", maxPointerBytes); !errors.Is(err, fs.ErrNotExist) {
+		why = "it borrows objects from another repository (objects/info/alternates), which is not read"
+	}
+	return nil, fmt.Errorf("%w: object %s is missing: %s", ErrObjectMissing, id, why)
+}
+
+// ReadAll returns the whole object id, which must be of the kind want and have at
+// most limit bytes.
+func (r *Repo) ReadAll(ctx context.Context, id ID, want Kind, limit int64) ([]byte, error) {
+	kind, body, err := r.read(ctx, id, limit)
+	if err == nil && kind != want {
+		err = fmt.Errorf("%w: object %s is a %s and should be a %s", ErrObject, id, kind, want)
+	}
+	return body, err
+}
+
+func (r *Repo) read(ctx context.Context, id ID, limit int64) (kind Kind, body []byte, err error) {
+	o, err := r.open(ctx, id)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -127,7 +178,19 @@ func (r *Repo) read(id ID, limit int64) (kind Kind, body []byte, err error) {
 		return 0, nil, fmt.Errorf("%w: %s %s has %d bytes, at most %d are read", ErrObjectSize, o.Kind, id, o.Size, limit)
 	}
 	body, err = io.ReadAll(o)
+	if err == nil {
+		err = o.Verify()
+	}
 	return o.Kind, body, err
+}
+
+// spend takes n bytes from what may be worked on.
+func (r *Repo) spend(n int64) error {
+	if n > r.Work {
+		return fmt.Errorf("%w: reading takes more work than any repository that git made", ErrObjectSize)
+	}
+	r.Work -= n
+	return nil
 }
 
 // loose opens objects/xx/…: a zlib stream of "kind size", a NUL, and the bytes.
@@ -152,6 +215,9 @@ func (r *Repo) loose(id ID) (_ *Object, err error) {
 	kind, size, err := looseHeader(z)
 	if err != nil {
 		return nil, fmt.Errorf("%w: object %s: %w", ErrObject, id, err)
+	}
+	if err := r.spend(size); err != nil {
+		return nil, err
 	}
 	return newObject(id, kind, size, z, f.Close), nil
 }
@@ -194,13 +260,10 @@ type TreeEntry struct {
 const MaxTreeBytes = 64 << 20
 
 // Tree returns the entries of the tree id.
-func (r *Repo) Tree(id ID) ([]TreeEntry, error) {
-	kind, body, err := r.read(id, MaxTreeBytes)
+func (r *Repo) Tree(ctx context.Context, id ID) ([]TreeEntry, error) {
+	body, err := r.ReadAll(ctx, id, KindTree, MaxTreeBytes)
 	if err != nil {
 		return nil, err
-	}
-	if kind != KindTree {
-		return nil, fmt.Errorf("%w: object %s is a %s and should be a tree", ErrObject, id, kind)
 	}
 	var out []TreeEntry
 	for len(body) > 0 {

@@ -4,11 +4,13 @@ import (
 	"bufio"
 	"bytes"
 	"compress/zlib"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"sort"
 	"strings"
 
@@ -40,12 +42,14 @@ type pack struct {
 	fanout  [256]uint32
 }
 
-// openPacks opens all packs on first use.
-func (r *Repo) openPacks(idBytes int) (err error) {
-	if r.packs != nil {
+// openPacks opens all packs on first use; again opens those that came since.
+func (r *Repo) openPacks(idBytes int, again bool) (err error) {
+	if r.packs != nil && !again {
 		return nil
 	}
-	r.packs = []*pack{}
+	if r.packs == nil {
+		r.packs = []*pack{}
+	}
 	dir, err := r.common.Dir("objects/pack")
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -66,13 +70,16 @@ func (r *Repo) openPacks(idBytes int) (err error) {
 	sort.Slice(entries, func(i, j int) bool { return entries[i].Name < entries[j].Name })
 	for _, e := range entries {
 		name, found := strings.CutSuffix(e.Name, ".idx")
-		if !found {
+		if !found || slices.ContainsFunc(r.packs, func(p *pack) bool { return p.name == name }) {
 			continue
 		}
 		if len(r.packs) == maxPacks {
 			return fmt.Errorf("%w: it has more than %d packs", ErrObject, maxPacks)
 		}
 		p, err := openPack(dir, name, int64(idBytes))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // an index without its pack, or a pack that was just made into another
+		}
 		if err != nil {
 			return fmt.Errorf("%w: pack %q: %w", ErrObject, name, err)
 		}
@@ -111,7 +118,7 @@ func openPack(dir *beneath.Dir, name string, idBytes int64) (_ *pack, err error)
 		return nil, err
 	}
 	if string(head[:8]) != "\xfftOc\x00\x00\x00\x02" {
-		return nil, errors.New("its index is not of version 2")
+		return nil, fmt.Errorf("%w: its index is not of version 2", ErrFormat)
 	}
 	for i := range p.fanout {
 		p.fanout[i] = binary.BigEndian.Uint32(head[8+4*i:])
@@ -185,11 +192,11 @@ func (p *pack) offset(i int64) (int64, error) {
 }
 
 // packed opens the object id in whichever pack has it.
-func (r *Repo) packed(id ID) (*Object, error) {
-	if err := r.openPacks(len(id)); err != nil {
+func (r *Repo) packed(ctx context.Context, id ID, again bool) (*Object, error) {
+	if err := r.openPacks(len(id), again); err != nil {
 		return nil, err
 	}
-	for _, p := range r.packs {
+	for i, p := range r.packs {
 		off, err := p.find(id)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -197,6 +204,7 @@ func (r *Repo) packed(id ID) (*Object, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%w: pack %q: %w", ErrObject, p.name, err)
 		}
+		r.packs[0], r.packs[i] = p, r.packs[0] // the next one is often in the same pack
 		e, err := p.entry(off)
 		if err != nil {
 			return nil, fmt.Errorf("%w: object %s in pack %q: %w", ErrObject, id, p.name, err)
@@ -206,9 +214,12 @@ func (r *Repo) packed(id ID) (*Object, error) {
 			if err != nil {
 				return nil, fmt.Errorf("%w: object %s in pack %q: %w", ErrObject, id, p.name, err)
 			}
+			if err := r.spend(e.size); err != nil {
+				return nil, err
+			}
 			return newObject(id, Kind(e.kind), e.size, z, nothing), nil
 		}
-		kind, body, err := r.resolveDelta(p, e)
+		kind, body, err := r.resolveDelta(ctx, p, e)
 		if err != nil {
 			return nil, fmt.Errorf("object %s in pack %q: %w", id, p.name, err)
 		}
@@ -288,7 +299,7 @@ func readOffset(r io.ByteReader) (int64, error) {
 }
 
 // resolveDelta puts the object at e together from its chain of differences.
-func (r *Repo) resolveDelta(p *pack, e packEntry) (Kind, []byte, error) {
+func (r *Repo) resolveDelta(ctx context.Context, p *pack, e packEntry) (Kind, []byte, error) {
 	var chain []packEntry
 	var kind Kind
 	var body []byte
@@ -301,9 +312,9 @@ func (r *Repo) resolveDelta(p *pack, e packEntry) (Kind, []byte, error) {
 			return 0, nil, fmt.Errorf("%w: %d bytes in a chain of differences, at most %d are read", ErrObjectSize, e.size, int64(MaxDeltaBytes))
 		}
 		if e.kind <= uint8(KindTag) {
-			whole, err := e.inflate()
+			whole, err := r.inflate(&e)
 			if err != nil {
-				return 0, nil, fmt.Errorf("%w: %w", ErrObject, err)
+				return 0, nil, err
 			}
 			kind, body = Kind(e.kind), whole
 			r.bases.put(p, e.off, kind, body)
@@ -316,7 +327,7 @@ func (r *Repo) resolveDelta(p *pack, e packEntry) (Kind, []byte, error) {
 		if e.kind == refDelta {
 			var err error
 			if base, err = p.find(e.ref); err != nil {
-				return 0, nil, fmt.Errorf("%w: base %s: %w", ErrObject, e.ref, err)
+				return 0, nil, fmt.Errorf("%w: base %s: %v", ErrObject, e.ref, err) //nolint:errorlint // absence of the base is not the object's
 			}
 		}
 		next, err := p.entry(base)
@@ -326,30 +337,38 @@ func (r *Repo) resolveDelta(p *pack, e packEntry) (Kind, []byte, error) {
 		e = next
 	}
 	for i := len(chain) - 1; i >= 0; i-- {
-		delta, err := chain[i].inflate()
+		if err := context.Cause(ctx); err != nil {
+			return 0, nil, err
+		}
+		delta, err := r.inflate(&chain[i])
 		if err == nil {
-			body, err = applyDelta(body, delta)
+			body, err = r.applyDelta(body, delta)
 		}
 		if err != nil {
-			return 0, nil, fmt.Errorf("%w: %w", ErrObject, err)
+			return 0, nil, err
 		}
 		r.bases.put(p, chain[i].off, kind, body)
 	}
 	return kind, body, nil
 }
 
-func (e *packEntry) inflate() ([]byte, error) {
+// inflate returns what is compressed in e. Memory grows with what is there, not
+// with what e says.
+func (r *Repo) inflate(e *packEntry) ([]byte, error) {
+	if err := r.spend(e.size); err != nil {
+		return nil, err
+	}
 	z, err := zlib.NewReader(e.stream)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", ErrObject, err)
 	}
 	out := bytes.NewBuffer(make([]byte, 0, min(e.size, 1<<20)))
 	n, err := io.Copy(out, io.LimitReader(z, e.size+1))
-	if err != nil {
-		return nil, err
+	if err == nil && n != e.size {
+		err = errors.New("its size is not what its header says")
 	}
-	if n != e.size {
-		return nil, errors.New("its size is not what its header says")
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrObject, err)
 	}
 	return out.Bytes(), nil
 }
@@ -358,8 +377,8 @@ func (e *packEntry) inflate() ([]byte, error) {
 // bits a byte, lowest first), then instructions: 1xxxxxxx copies from base, with
 // the bytes of offset and size that are not zero following; 0xxxxxxx takes that
 // many bytes from delta.
-func applyDelta(base, delta []byte) ([]byte, error) {
-	bad := errors.New("a difference is malformed")
+func (r *Repo) applyDelta(base, delta []byte) ([]byte, error) {
+	bad := fmt.Errorf("%w: a difference is malformed", ErrObject)
 	from, delta, ok1 := deltaSize(delta)
 	to, delta, ok2 := deltaSize(delta)
 	if !ok1 || !ok2 || from != int64(len(base)) {
@@ -367,6 +386,9 @@ func applyDelta(base, delta []byte) ([]byte, error) {
 	}
 	if to > MaxDeltaBytes {
 		return nil, fmt.Errorf("%w: %d bytes made of differences, at most %d are read", ErrObjectSize, to, int64(MaxDeltaBytes))
+	}
+	if err := r.spend(to); err != nil {
+		return nil, err
 	}
 	out := make([]byte, 0, min(to, 1<<20))
 	for len(delta) > 0 {

@@ -2,6 +2,7 @@ package gitrepo
 
 import (
 	"bytes"
+	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -9,8 +10,12 @@ import (
 	"strings"
 )
 
-// ErrUnknownRevision means that a name leads to no commit here.
-var ErrUnknownRevision = errors.New("no such revision")
+var (
+	// ErrUnknownRevision means that a name leads to no commit here.
+	ErrUnknownRevision = errors.New("no such revision")
+	// ErrAmbiguous means that a name leads to several commits.
+	ErrAmbiguous = errors.New("several refs have this name")
+)
 
 const (
 	maxRefBytes        = 4 << 10
@@ -35,15 +40,16 @@ func parseID(s string) (ID, bool) {
 
 // Commit finds the commit that rev names: a full id, HEAD, or the name of a ref
 // with or without refs/, refs/tags/, refs/heads/ or refs/remotes/ in front. A
-// name that fits two refs, and a shortened id, is unknown. tree is the id of the
-// commit's tree.
-func (r *Repo) Commit(rev string) (commit, tree ID, err error) {
+// name that fits two refs that differ is ambiguous, a shortened id is unknown.
+// Replacements (refs/replace) are not applied. tree is the id of the commit's
+// tree.
+func (r *Repo) Commit(ctx context.Context, rev string) (commit, tree ID, err error) {
 	id, err := r.resolve(rev)
 	if err != nil {
 		return "", "", err
 	}
 	for range maxTagSteps {
-		kind, body, err := r.read(id, maxCommitBytes)
+		kind, body, err := r.read(ctx, id, maxCommitBytes)
 		if err != nil {
 			return "", "", err
 		}
@@ -96,14 +102,18 @@ func (r *Repo) resolve(rev string) (ID, error) {
 			return "", err
 		}
 	}
-	switch len(found) {
-	case 0:
+	if len(found) == 0 {
 		return "", fmt.Errorf("%w: %q is no full id and no name of a ref", ErrUnknownRevision, rev)
-	case 1:
-		return found[0], nil
 	}
-	return "", fmt.Errorf("%w: %q is the name of several refs", ErrUnknownRevision, rev)
+	for _, id := range found[1:] {
+		if id != found[0] {
+			return "", fmt.Errorf("%w: %q", ErrAmbiguous, rev)
+		}
+	}
+	return found[0], nil
 }
+
+var errReftable = fmt.Errorf("%w: its refs are in a reftable", ErrFormat)
 
 // ref follows the ref name. HEAD is the worktree's own, all else is common.
 func (r *Repo) ref(name string) (ID, error) {
@@ -126,14 +136,20 @@ func (r *Repo) ref(name string) (ID, error) {
 		to, found := strings.CutPrefix(text, "ref:")
 		to = strings.TrimLeft(to, " \t")
 		if !found || !fs.ValidPath(to) || !strings.HasPrefix(to, "refs/") {
-			return "", fmt.Errorf("%w: the ref %q is malformed", ErrUnknownRevision, name)
+			return "", fmt.Errorf("%w: the ref %q is malformed", ErrObject, name)
+		}
+		if to == "refs/heads/.invalid" {
+			return "", errReftable
 		}
 		name = to
 	}
-	return "", fmt.Errorf("%w: the refs lead in a circle", ErrUnknownRevision)
+	return "", fmt.Errorf("%w: its refs lead in a circle", ErrObject)
 }
 
 func (r *Repo) packedRef(name string) (ID, error) {
+	if d, err := r.common.Dir("reftable"); err == nil {
+		return "", errors.Join(errReftable, d.Close())
+	}
 	data, err := r.common.ReadFile("packed-refs", maxPackedRefsBytes)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err

@@ -32,6 +32,9 @@ const maxPointerBytes = 8 << 10
 
 // Repo is an open repository.
 type Repo struct {
+	// Work is how many bytes reading objects may still inflate and put together.
+	Work int64
+
 	own    *beneath.Dir // HEAD, index
 	common *beneath.Dir // objects, refs; the same as own, except for a linked worktree
 
