@@ -6,11 +6,13 @@
 //	exitcode N COMMAND…   the command must exit with N
 //	save FILE             writes the last stdout to FILE with mode 0600
 //	subst FILE NAME       sets the variable NAME to FILE's content, trimmed
+//	field KEY NAME        sets NAME to the string KEY of the JSON last printed
 package clitest
 
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"maps"
 	"os"
@@ -41,7 +43,7 @@ func Main(m *testing.M, children func(*cli.Factory) []*cobra.Command) {
 
 // Run runs the scripts in testdata/script. STRIATUM_HOME is $WORK/home.
 func Run(t *testing.T, commands map[string]func(*testscript.TestScript, bool, []string)) {
-	all := map[string]func(*testscript.TestScript, bool, []string){"exitcode": exitcode, "save": save, "subst": subst}
+	all := map[string]func(*testscript.TestScript, bool, []string){"exitcode": exitcode, "save": save, "subst": subst, "field": field}
 	maps.Copy(all, commands)
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("testdata", "script"),
@@ -77,4 +79,14 @@ func save(ts *testscript.TestScript, _ bool, args []string) {
 
 func subst(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Setenv(args[1], strings.TrimSpace(ts.ReadFile(args[0])))
+}
+
+func field(ts *testscript.TestScript, _ bool, args []string) {
+	var object map[string]any
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile("stdout")), &object))
+	text, ok := object[args[0]].(string)
+	if !ok {
+		ts.Fatalf("the output has no string %q", args[0])
+	}
+	ts.Setenv(args[1], text)
 }

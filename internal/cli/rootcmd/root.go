@@ -5,6 +5,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"striatum/internal/cli"
+	"striatum/internal/cli/gatecmd"
+	"striatum/internal/cli/initcmd"
+	"striatum/internal/cli/policycmd"
 	"striatum/internal/cli/receiptcmd"
 	"striatum/internal/cli/versioncmd"
 	"striatum/internal/cli/workflowcmd"
@@ -14,6 +17,9 @@ import (
 func New(f *cli.Factory) *cobra.Command {
 	root := cli.Parent("striatum", "Make a completion claim a checked property",
 		"  striatum workflow generate --shape verification_gate --write\n  striatum verifier run --all\n  striatum gate read",
+		gatecmd.New(f),
+		initcmd.New(f),
+		policycmd.New(f),
 		receiptcmd.New(f),
 		versioncmd.New(f),
 		workflowcmd.New(f),
