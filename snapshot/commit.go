@@ -128,7 +128,7 @@ func (c *committed) tree(id gitrepo.ID, n *node, path string, depth int64) (err 
 		}
 		seen[e.Name] = true
 		if int64(len(at)) > c.w.opt.Limits.PathBytes {
-			return refuse(at, fmt.Sprintf("its path has %d bytes, and at most %d are taken", len(at), c.w.opt.Limits.PathBytes), "shorten it")
+			return c.w.longPath(at)
 		}
 		if err := c.entry(fo, e, at, depth); err != nil {
 			return err

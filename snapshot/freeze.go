@@ -199,8 +199,8 @@ func contentBytes(top *node) (sum int64) {
 	return sum
 }
 
-// manifestMap returns the content digests of a manifest's paths, or nil.
-func manifestMap(file string) map[string]digest {
+// manifestMap returns the content of a manifest's paths, or nil.
+func manifestMap(file string) map[string]content {
 	data, err := os.ReadFile(file) //nolint:gosec // in the lane's own store
 	if err != nil || !bytes.HasSuffix(data, []byte("\n")) {
 		return nil

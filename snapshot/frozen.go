@@ -25,7 +25,7 @@ type frozen struct {
 	root  *beneath.Dir
 	fix   bool // the umask takes bits away; set modes after making
 	prev  *beneath.Dir
-	sums  map[string]digest // of prev's files, by quoted path
+	sums  map[string]content // of prev's files, by quoted path
 }
 
 // begin makes the temporary folder.

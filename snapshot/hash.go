@@ -85,6 +85,9 @@ func (w *walker) file(wk *worker, fo *folder, n *node) error {
 		if err != nil {
 			return fmt.Errorf("read %s: %w", Quote(path), err)
 		}
+		if st.Kind == beneath.Directory {
+			return &changedError{path: path}
+		}
 		if st.Kind != beneath.Regular {
 			return w.irregular(path, st.Kind)
 		}

@@ -113,8 +113,8 @@ func (m *memory) predict(path string, st beneath.Stat, o *frozen) (digest, bool)
 	if !ok {
 		return digest{}, false
 	}
-	sum, have := o.sums[Quote(path)]
-	return sum, have && sum == e.sum
+	c, have := o.sums[Quote(path)]
+	return c.sum, have && c == content{e.mode, e.sum}
 }
 
 func (m *memory) remember(path string, st beneath.Stat, n *node) {

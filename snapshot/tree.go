@@ -165,21 +165,27 @@ func Quote(path string) string {
 	return string(append(out, '"'))
 }
 
-// parseManifest returns the content digest of every path, as quoted. It reads
-// only what appendLine wrote into the lane's own store; a line of another form
-// is left out.
-func parseManifest(data []byte) map[string]digest {
-	out := make(map[string]digest, bytes.Count(data, []byte("\n")))
+// content is what a manifest says about one path.
+type content struct {
+	mode mode
+	sum  digest
+}
+
+// parseManifest returns the content of every path, as quoted. It reads only what
+// appendLine wrote into the lane's own store; a line of another form is left out.
+func parseManifest(data []byte) map[string]content {
+	out := make(map[string]content, bytes.Count(data, []byte("\n")))
 	for line := range strings.Lines(string(data)) {
 		fields := strings.SplitN(strings.TrimSuffix(line, "\n"), " ", 4)
 		if len(fields) != 4 || len(fields[1]) != 2*sha256.Size {
 			continue
 		}
-		var sum digest
-		if _, err := hex.Decode(sum[:], []byte(fields[1])); err != nil {
+		bits, err := strconv.ParseUint(fields[0], 8, 32)
+		c := content{mode: mode(bits)}
+		if _, herr := hex.Decode(c.sum[:], []byte(fields[1])); err != nil || herr != nil {
 			continue
 		}
-		out[fields[3]] = sum
+		out[fields[3]] = c
 	}
 	return out
 }

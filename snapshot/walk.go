@@ -73,6 +73,10 @@ func (w *walker) irregular(path string, kind beneath.Kind) error {
 	return refuse(path, fmt.Sprintf("it is a %s, which has no content to hash", kind), "remove it, or let .gitignore name it")
 }
 
+func (w *walker) longPath(path string) error {
+	return refuse(path, fmt.Sprintf("its path has %d bytes, and at most %d are taken", len(path), w.opt.Limits.PathBytes), "shorten it")
+}
+
 func (w *walker) tooLong(path string, size int64) error {
 	return refuse(path, fmt.Sprintf("it has %d bytes, and a file of a snapshot has at most %d", size, w.opt.Limits.FileBytes),
 		`let .gitignore name it, or raise "snapshot.file_bytes" in config.json`)
@@ -250,11 +254,15 @@ func (w *walker) entry(fo *folder, e beneath.Entry, depth int64, rules *ignore.R
 		}
 	}
 	out := ignored || rules.Ignored(path, kind == beneath.Directory, w.budget)
-	if kind == beneath.Directory {
-		submodule := w.index.IsSubmodule(path)
-		if out && !submodule && !w.index.HasBelow(path) {
-			return nil, nil
-		}
+	folder := kind == beneath.Directory
+	submodule := folder && w.index.IsSubmodule(path)
+	if out && !submodule && !w.tracked(path, folder) {
+		return nil, nil
+	}
+	if int64(len(path)) > w.opt.Limits.PathBytes {
+		return nil, w.longPath(path)
+	}
+	if folder {
 		if submodule {
 			w.find(Submodule, path, "git tracks it as a commit of another repository; its files are taken as they are")
 			out = false
@@ -263,12 +271,6 @@ func (w *walker) entry(fo *folder, e beneath.Entry, depth int64, rules *ignore.R
 		fo.n.kids = append(fo.n.kids, k)
 		w.pool.push(func(wk *worker) error { return w.dir(wk, k, path, depth+1, rules, out) })
 		return nil, nil
-	}
-	if out && !w.index.Has(path) {
-		return nil, nil
-	}
-	if int64(len(path)) > w.opt.Limits.PathBytes {
-		return nil, refuse(path, fmt.Sprintf("its path has %d bytes, and at most %d are taken", len(path), w.opt.Limits.PathBytes), "shorten it")
 	}
 	k := &node{name: e.Name, parent: fo.n}
 	switch kind {
@@ -283,6 +285,14 @@ func (w *walker) entry(fo *folder, e beneath.Entry, depth int64, rules *ignore.R
 }
 
 const trackedStriatum = "git tracks it, and it is never part of a snapshot: a digest cannot contain what is said about it"
+
+// tracked says whether git tracks the file, or something below the folder, path.
+func (w *walker) tracked(path string, folder bool) bool {
+	if folder {
+		return w.index.HasBelow(path)
+	}
+	return w.index.Has(path)
+}
 
 // ours handles the two names at the top that are Striatum's. skip is true for
 // what is never part.
