@@ -2,7 +2,11 @@ package daemon_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -11,6 +15,7 @@ import (
 
 	"striatum/claim"
 	"striatum/daemon"
+	"striatum/eventlog"
 	"striatum/internal/problem"
 	"striatum/receipt"
 	"striatum/receipt/receipttest"
@@ -26,16 +31,17 @@ const repoID, runID = "repo-1", "run-1"
 
 // desk is a service over a store that runs each closure twice, with a clock.
 type desk struct {
-	*testing.T
+	testing.TB
 	*daemon.Service
-	store store.Store
+	store store.Store // runs closures twice
+	plain store.Store
 	now   time.Time
 	lane  *seal.PrivateKey
 }
 
-func newDesk(t *testing.T) *desk {
+func newDesk(t testing.TB) *desk {
 	t.Helper()
-	d := &desk{T: t, now: time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC), lane: receipttest.Key(t, 1)}
+	d := &desk{TB: t, now: time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC), lane: receipttest.Key(t, 1)}
 	clock := func() time.Time { return d.now }
 	s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "store.db"), clock)
 	if err != nil {
@@ -46,7 +52,7 @@ func newDesk(t *testing.T) *desk {
 			t.Error(err)
 		}
 	})
-	d.store = storetest.Twice(s)
+	d.plain, d.store = s, storetest.Twice(s)
 	d.Service = d.over(d.store)
 	return d
 }
@@ -121,102 +127,6 @@ func (d *desk) opened(r receipt.Receipt) []byte {
 	}, d.lane)
 	d.must(err)
 	return envelope
-}
-
-func TestMatrixOfPrincipals(t *testing.T) {
-	kinds := []daemon.Principal{
-		daemon.LocalUser(),
-		{Kind: daemon.Session, Name: "s-1", Jobs: []string{"verify"}},
-		{Kind: daemon.Lane, Name: "lane-1"},
-		operator(),
-		{},
-	}
-	place := daemon.Worktree{Path: "/w", Device: 1, Inode: 2}
-	files := policyFiles(t)
-	_, policy, err := files.Document()
-	if err != nil {
-		t.Fatal(err)
-	}
-	declared := []claim.Claim{{ID: "tests-pass", Statement: "The tests pass.", CheckID: "builtin:go-test", JobID: "verify"}}
-	// Each operation with a letter per principal, in the order above: y or n.
-	tests := []struct {
-		name, allowed string
-		do            func(d *desk, p daemon.Principal) error
-	}{
-		{"record opened", "ynyyn", func(d *desk, p daemon.Principal) error {
-			_, v := d.sign(nil)
-			return d.RecordOpened(d.Context(), p, d.opened(v.Receipt()))
-		}},
-		{"record receipt", "ynyyn", func(d *desk, p daemon.Principal) error {
-			envelope, _ := d.sign(nil)
-			_, err := d.RecordReceipt(d.Context(), p, envelope)
-			return err
-		}},
-		{"declare claims", "ynyyn", func(d *desk, p daemon.Principal) error {
-			_, err := d.UpdateClaims(d.Context(), p, repoID, runID, declared, nil)
-			return err
-		}},
-		{"assert a claim", "yynyn", func(d *desk, p daemon.Principal) error {
-			_, err := d.UpdateClaims(d.Context(), daemon.LocalUser(), repoID, runID, declared, nil)
-			d.must(err)
-			_, err = d.UpdateClaims(d.Context(), p, repoID, runID, nil, []claim.Update{{ClaimID: "tests-pass", Status: claim.Asserted}})
-			return err
-		}},
-		{"bind a receipt", "ynyyn", func(d *desk, p daemon.Principal) error {
-			envelope, v := d.sign(nil)
-			_, err := d.RecordReceipt(d.Context(), daemon.LocalUser(), envelope)
-			d.must(err)
-			_, err = d.UpdateClaims(d.Context(), daemon.LocalUser(), repoID, runID, declared, nil)
-			d.must(err)
-			_, err = d.UpdateClaims(d.Context(), p, repoID, runID, nil, []claim.Update{{ClaimID: "tests-pass", Receipt: &v}})
-			return err
-		}},
-		{"enrol another lane", "nnnyn", func(d *desk, p daemon.Principal) error {
-			return d.EnrolLane(d.Context(), p, daemon.LaneSpec{LaneID: "lane-2", PublicKey: receipttest.Key(t, 2).Public(), Class: seal.ClassShared})
-		}},
-		{"mint the first token", "ynnyn", func(d *desk, p daemon.Principal) error {
-			_, err := d.MintOperator(d.Context(), p, time.Hour)
-			return err
-		}},
-		{"mint another token", "nnnyn", func(d *desk, p daemon.Principal) error {
-			_, err := d.MintOperator(d.Context(), daemon.LocalUser(), time.Hour)
-			d.must(err)
-			_, err = d.MintOperator(d.Context(), p, time.Hour)
-			return err
-		}},
-		{"bind a repository", "nnnyn", func(d *desk, p daemon.Principal) error {
-			return d.BindRepository(d.Context(), p, place, "mine")
-		}},
-		{"accept a policy", "nnnyn", func(d *desk, p daemon.Principal) error {
-			return d.AcceptPolicy(d.Context(), p, repoID, files, policy)
-		}},
-		{"explain a receipt", "nnnyn", func(d *desk, p daemon.Principal) error {
-			envelope, v := d.sign(nil)
-			_, err := d.RecordReceipt(d.Context(), daemon.LocalUser(), envelope)
-			d.must(err)
-			return d.Explain(d.Context(), p, v.Seal(), "flaky")
-		}},
-		{"read the gate", "yyyyy", func(d *desk, _ daemon.Principal) error {
-			_, err := d.Gate(d.Context(), daemon.GateQuery{RepositoryID: repoID})
-			return err
-		}},
-	}
-	for _, tt := range tests {
-		for i, p := range kinds {
-			t.Run(tt.name+"/"+p.Kind.String(), func(t *testing.T) {
-				err := tt.do(newDesk(t).enrol(), p)
-				if tt.allowed[i] == 'y' {
-					if err != nil {
-						t.Errorf("refused: %v", err)
-					}
-					return
-				}
-				if got := problem.Of(err); got == nil || got.Kind != problem.Refused {
-					t.Errorf("got %v, want kind Refused", err)
-				}
-			})
-		}
-	}
 }
 
 func TestOperatorTokenIsShownOnceAndExpires(t *testing.T) {
@@ -421,4 +331,60 @@ func policyFiles(t testing.TB) daemon.Files {
 		}
 	}
 	return files
+}
+
+// editedLog changes one record on the way out, as whoever wrote the file could.
+type editedLog struct{ store.Store }
+
+type editedReader struct{ store.Reader }
+
+func (s editedLog) View(ctx context.Context, fn func(store.Reader) error) error {
+	return s.Store.View(ctx, func(r store.Reader) error { return fn(editedReader{r}) })
+}
+
+func (r editedReader) Log(ctx context.Context, p store.Page) ([]store.LogRow, error) {
+	rows, err := r.Reader.Log(ctx, p)
+	if len(rows) > 1 {
+		rows[1].Record = bytes.Replace(rows[1].Record, []byte("mine"), []byte("ours"), 1)
+	}
+	return rows, err
+}
+
+func TestLogIsVerified(t *testing.T) {
+	d := newDesk(t).enrol()
+	for _, id := range []string{"mine", "other"} {
+		d.must(d.BindRepository(d.Context(), operator(), daemon.Worktree{Path: "/w"}, id))
+	}
+	if n, err := d.VerifyLog(d.Context()); n != 3 || err != nil {
+		t.Errorf("got %d entries, %v, want 3", n, err)
+	}
+	n, err := d.over(editedLog{d.store}).VerifyLog(d.Context())
+	var broken *eventlog.BrokenError
+	if !errors.As(err, &broken) || broken.Position != 2 || n != 1 || problem.Of(err).Kind != problem.Refused {
+		t.Errorf("got %d entries, %v, want entry 2 broken", n, err)
+	}
+}
+
+func TestStoreErrorsBecomeWhatAUserCanActOn(t *testing.T) {
+	for _, tt := range []struct {
+		err  error
+		kind problem.Kind
+		hint string
+	}{
+		{store.ErrBusy, problem.Indeterminate, "try again"},
+		{store.ErrFull, problem.Indeterminate, "free space"},
+		{store.ErrReadOnly, problem.Missing, "STRIATUM_HOME"},
+		{store.ErrNewerSchema, problem.Missing, "newer striatum"},
+		{store.ErrCorrupt, problem.Refused, "backup"},
+		{store.ErrNotFound, problem.Usage, ""},
+		{io.ErrUnexpectedEOF, problem.Internal, ""},
+	} {
+		p := problem.Of(daemon.StoreProblem(fmt.Errorf("layer: %w", tt.err), "read it"))
+		if p.Kind != tt.kind || p.What != "read it" || !strings.Contains(p.Hint, tt.hint) || !errors.Is(p, tt.err) {
+			t.Errorf("%v: got %+v", tt.err, p)
+		}
+	}
+	if daemon.StoreProblem(nil, "x") != nil || !errors.Is(daemon.StoreProblem(context.Canceled, "x"), context.Canceled) {
+		t.Error("nil and a cancelled context do not stay as they are")
+	}
 }

@@ -102,10 +102,11 @@ func assemble(ctx context.Context, r store.Reader, in *gate.Input, q GateQuery) 
 			return err
 		}
 	}
-	if err := readHistory(ctx, r, ring, in); err != nil {
+	sealed, err := readHistory(ctx, r, ring, in)
+	if err != nil {
 		return err
 	}
-	if err := readOpened(ctx, r, ring, in); err != nil {
+	if err := readOpened(ctx, r, ring, in, sealed); err != nil {
 		return err
 	}
 	return readOperators(ctx, r, in)
@@ -139,20 +140,36 @@ func evidence(ctx context.Context, r store.Reader, ring seal.Keyring, sealDigest
 	return gate.Evidence{Verified: &v, LogPosition: row.Position}, nil
 }
 
-// readHistory opens every receipt of the checks that are judged, and takes the
-// numbers of all others. A stored receipt was opened before it was stored, so
-// one that does not open now is a damaged store.
-func readHistory(ctx context.Context, r store.Reader, ring seal.Keyring, in *gate.Input) error {
-	judged := map[string]bool{}
+// number is a place in a lane's chain.
+type number struct {
+	epoch    string
+	sequence int64
+}
+
+// attempted is a check on a tree.
+type attempted struct{ check, tree string }
+
+// readHistory opens every receipt that may speak for or against a judged claim:
+// of its check on the judged tree, and of its receipt's check and tree. Of all
+// others it takes the number, so the work grows with the attempts and not with
+// the age of the repository. It returns the numbers that have a receipt. A
+// stored receipt was opened before it was stored, so one that does not open now
+// is a damaged store.
+func readHistory(ctx context.Context, r store.Reader, ring seal.Keyring, in *gate.Input) (map[number]bool, error) {
+	judged := map[attempted]bool{}
 	for _, req := range in.Required {
-		if req.CheckDigest != "" {
-			judged[req.CheckDigest] = true
+		judged[attempted{req.CheckDigest, in.Tree.SHA256}] = true
+		if e := in.Evidence[req.ClaimID]; e.Verified != nil {
+			bound := e.Verified.Receipt()
+			judged[attempted{bound.Check.Digest, bound.Inputs.TreeSHA256}] = true
 		}
 	}
+	sealed := map[number]bool{}
 	list := func(p store.Page) ([]store.Row[store.Receipt], error) { return r.Receipts(ctx, in.RepositoryID, "", p) }
-	return store.Each(list, func(row store.Row[store.Receipt]) error {
+	err := store.Each(list, func(row store.Row[store.Receipt]) error {
 		v := row.Value
-		if !judged[v.CheckDigest] {
+		sealed[number{v.LaneEpoch, v.Sequence}] = true
+		if !judged[attempted{v.CheckDigest, v.TreeSHA256}] {
 			in.Places = append(in.Places, gate.Place{LaneEpoch: v.LaneEpoch, Sequence: v.Sequence, Seal: v.Seal, PrevSeal: v.PrevSeal})
 			return nil
 		}
@@ -166,11 +183,17 @@ func readHistory(ctx context.Context, r store.Reader, ring seal.Keyring, in *gat
 		in.History = append(in.History, gate.HistoryEntry{Verified: e.Verified, LogPosition: e.LogPosition})
 		return nil
 	})
+	return sealed, err
 }
 
-func readOpened(ctx context.Context, r store.Reader, ring seal.Keyring, in *gate.Input) error {
+// readOpened opens the opened records of numbers without a receipt; of the
+// others the receipt says more.
+func readOpened(ctx context.Context, r store.Reader, ring seal.Keyring, in *gate.Input, sealed map[number]bool) error {
 	list := func(p store.Page) ([]store.Row[store.Opened], error) { return r.Opened(ctx, in.RepositoryID, p) }
 	return store.Each(list, func(row store.Row[store.Opened]) error {
+		if sealed[number{row.Value.LaneEpoch, row.Value.Sequence}] {
+			return nil
+		}
 		envelope, err := r.Blob(ctx, row.Value.EnvelopeSHA256)
 		if err != nil {
 			return err

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"strings"
 	"testing"
@@ -30,7 +31,7 @@ type checked struct {
 	claim string
 }
 
-func newChecked(t *testing.T) *checked {
+func newChecked(t testing.TB) *checked {
 	c := &checked{desk: newDesk(t).enrol(), files: policyFiles(t)}
 	w, _, err := c.files.Workflow()
 	c.must(err)
@@ -358,5 +359,29 @@ func TestCancelledReadIsNoReport(t *testing.T) {
 	cancel()
 	if _, err := c.Gate(ctx, c.query()); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want context.Canceled", err)
+	}
+}
+
+// BenchmarkGateOverHistory reads a gate over a repository with 500 receipts and
+// as many opened records: of other trees, or all of the judged one.
+func BenchmarkGateOverHistory(b *testing.B) {
+	for _, name := range []string{"other trees", "judged tree"} {
+		b.Run(name, func(b *testing.B) {
+			c := newChecked(b)
+			prev := receipt.FirstPrevSeal
+			for n := range int64(500) {
+				prev = c.attempt(n+1, prev, func(r *receipt.Receipt) {
+					if n < 499 && name == "other trees" {
+						r.Inputs.TreeSHA256 = receipttest.Digest(fmt.Sprint("tree ", n))
+					}
+				}).Seal()
+			}
+			svc := c.over(c.plain)
+			for b.Loop() {
+				if r, err := svc.Gate(b.Context(), c.query()); err != nil || !r.Green() {
+					b.Fatal(r.Verdict, err)
+				}
+			}
+		})
 	}
 }

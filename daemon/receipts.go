@@ -52,7 +52,9 @@ func (s *Service) RecordOpened(ctx context.Context, p Principal, envelope []byte
 		if err != nil {
 			return err
 		}
-		_, err = w.AddOpened(ctx, store.Opened{Name: name, RepositoryID: o.RepositoryID, EnvelopeSHA256: digest})
+		_, err = w.AddOpened(ctx, store.Opened{
+			Name: name, LaneEpoch: o.LaneEpoch, Sequence: o.Sequence, RepositoryID: o.RepositoryID, EnvelopeSHA256: digest,
+		})
 		return err
 	})
 }

@@ -88,6 +88,8 @@ type TokenRevocation struct {
 // is the envelope, and Name what an explanation calls it by.
 type Opened struct {
 	Name           string `json:"name"`
+	LaneEpoch      string `json:"lane_epoch"`
+	Sequence       int64  `json:"sequence"`
 	RepositoryID   string `json:"repository_id"`
 	EnvelopeSHA256 string `json:"envelope_sha256"`
 }

@@ -34,7 +34,7 @@ func NewSample(blob string) Sample {
 		LaneRevocation:  store.LaneRevocation{KeyID: "SHA256:a", Kind: "retired", By: "operator"},
 		Token:           store.Token{Hash: digest(1), Kind: "operator", Name: "op-1", ExpiresAt: "2027-01-02T03:04:05Z", By: "local"},
 		TokenRevocation: store.TokenRevocation{Hash: digest(1), By: "operator"},
-		Opened:          store.Opened{Name: digest(7), RepositoryID: "repo-1", EnvelopeSHA256: blob},
+		Opened:          store.Opened{Name: digest(7), LaneEpoch: "epoch-1", Sequence: 1, RepositoryID: "repo-1", EnvelopeSHA256: blob},
 		Receipt: store.Receipt{
 			Seal: digest(2), PrevSeal: digest(8), LaneEpoch: "epoch-1", Sequence: 1<<53 - 1, RepositoryID: "repo-1", RunID: "run-1", CheckID: "builtin:go-test", CheckDigest: digest(3),
 			TreeSHA256: digest(4), Classification: "asserted", EnvelopeSHA256: blob,
