@@ -150,7 +150,7 @@ func (r *run) spool() (*streamDigest, func() error, error) {
 	}
 	d := &streamDigest{hash: sha256.New(), spool: w}
 	return d, func() error {
-		if _, err := w.Commit(); err != nil {
+		if _, _, err := w.Commit(); err != nil {
 			return fmt.Errorf("keep output: %w", err)
 		}
 		return nil

@@ -40,16 +40,14 @@ type Config struct {
 	OpenOutputs func() (*journal.Outputs, error)
 	Snapshots   snapshot.Store
 	Snapshot    snapshot.Options
-	// KeptSnapshots is how many frozen trees stay besides the newest.
-	KeptSnapshots int
-	Toolchain     toolchain.Config
-	Modules       *modules.Store
-	OpenEngine    func(context.Context) (sandbox.Engine, error)
-	Key           *seal.PrivateKey
-	Lane          receipt.Lane
-	Version       string // of striatum
-	SelfSHA256    string // of the running binary
-	Recorder      Recorder
+	Toolchain   toolchain.Config
+	Modules     *modules.Store
+	OpenEngine  func(context.Context) (sandbox.Engine, error)
+	Key         *seal.PrivateKey
+	Lane        receipt.Lane
+	Version     string // of striatum
+	SelfSHA256  string // of the running binary
+	Recorder    Recorder
 	// Keyring has the lane's own key: a receipt is opened before it is handed out.
 	Keyring func(context.Context) (seal.Keyring, error)
 	Now     func() time.Time
@@ -186,10 +184,18 @@ func (l *Lane) freeze(ctx context.Context, req Request) (snapshot.Snapshot, erro
 	if err := l.cfg.Snapshots.Sweep(); err != nil {
 		return snapshot.Snapshot{}, err
 	}
+	var snap snapshot.Snapshot
+	var err error
 	if req.Commit != "" {
-		return snapshot.FreezeCommit(ctx, req.Root, req.Commit, l.cfg.Snapshots, l.cfg.Snapshot)
+		snap, err = snapshot.FreezeCommit(ctx, req.Root, req.Commit, l.cfg.Snapshots, l.cfg.Snapshot)
+	} else {
+		snap, err = snapshot.Freeze(ctx, req.Root, l.cfg.Snapshots, l.cfg.Snapshot)
 	}
-	return snapshot.Freeze(ctx, req.Root, l.cfg.Snapshots, l.cfg.Snapshot)
+	if err != nil {
+		return snapshot.Snapshot{}, err
+	}
+	_, err = l.cfg.Snapshots.Trim(snap.TreeSHA256)
+	return snap, err
 }
 
 // settle seals the numbers that an earlier process left open, and records what

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"time"
 
@@ -142,7 +141,7 @@ func (r *run) draft(b builtin) error {
 		Observed: r.tools.closure.Observed, Observer: "lane", OK: r.tools.closure.Immutable,
 	})
 	for _, f := range r.snap.Findings {
-		r.finding(f.Code, f.Path, f.Detail)
+		r.finding(string(f.Code), f.Path, f.Detail)
 	}
 	return nil
 }

@@ -5,10 +5,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"striatum/internal/cli"
+	"striatum/internal/cli/doctorcmd"
 	"striatum/internal/cli/gatecmd"
 	"striatum/internal/cli/initcmd"
 	"striatum/internal/cli/policycmd"
 	"striatum/internal/cli/receiptcmd"
+	"striatum/internal/cli/verifiercmd"
 	"striatum/internal/cli/versioncmd"
 	"striatum/internal/cli/workflowcmd"
 )
@@ -17,10 +19,12 @@ import (
 func New(f *cli.Factory) *cobra.Command {
 	root := cli.Parent("striatum", "Make a completion claim a checked property",
 		"  striatum workflow generate --shape verification_gate --write\n  striatum verifier run --all\n  striatum gate read",
+		doctorcmd.New(f),
 		gatecmd.New(f),
 		initcmd.New(f),
 		policycmd.New(f),
 		receiptcmd.New(f),
+		verifiercmd.New(f),
 		versioncmd.New(f),
 		workflowcmd.New(f),
 	)

@@ -34,9 +34,6 @@ import (
 // outputsQuota bounds what the lane keeps of old runs' streams.
 const outputsQuota = 1 << 30
 
-// keptSnapshots is how many frozen trees the lane keeps besides the newest.
-const keptSnapshots = 4
-
 // openLane wires the home's lane.
 func openLane(f *cli.Factory, s *embedded.Session, principal daemon.Principal, p *progress) (*verifier.Lane, error) {
 	settings, err := s.Home.Settings()
@@ -70,9 +67,9 @@ func openLane(f *cli.Factory, s *embedded.Session, principal daemon.Principal, p
 		Dir: dir, Journal: j, OpenOutputs: func() (*journal.Outputs, error) {
 			return journal.OpenOutputs(filepath.Join(dir, "outputs"), outputsQuota, f.Now)
 		},
-		Snapshots: store, KeptSnapshots: keptSnapshots,
+		Snapshots: store,
 		Snapshot: snapshot.Options{
-			Limits: snapshot.Limits{Files: settings.SnapshotFiles, Bytes: settings.SnapshotBytes}, Now: f.Now,
+			Limits: snapshot.Limits{Files: settings.SnapshotFiles, Bytes: settings.SnapshotBytes},
 		},
 		Toolchain: toolchain.Config{Go: settings.Go, Path: f.Getenv("PATH"), TempDir: dir},
 		Modules:   mods,
