@@ -125,7 +125,10 @@ func (s *session) attempt() (snap Snapshot, err error) {
 			return Snapshot{}, err
 		}
 	}
-	return snap, w.memory.save(snap.TreeSHA256, w.out != nil)
+	if err := w.memory.save(snap.TreeSHA256, w.out != nil); err != nil && w.out != nil {
+		return Snapshot{}, err
+	}
+	return snap, nil // a digest needs no home that can be written
 }
 
 // openMemory returns what may be remembered here, or nil.

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"striatum/internal/beneath"
 )
@@ -224,12 +225,20 @@ func (o *frozen) publish(snap *Snapshot) error {
 	if err := os.WriteFile(filepath.Join(o.tmp, "boot"), []byte(bootID()), 0o600); err != nil {
 		return fmt.Errorf("write boot id: %w", err)
 	}
-	err := os.Rename(o.tmp, o.store.treeDir(snap.TreeSHA256))
-	if _, _, ok := o.store.Path(snap.TreeSHA256); ok {
-		return nil // made meanwhile by another snapshot of the same tree
+	for try := 0; ; try++ {
+		err := os.Rename(o.tmp, o.store.treeDir(snap.TreeSHA256))
+		if err == nil {
+			return nil
+		}
+		if _, _, ok := o.store.Path(snap.TreeSHA256); ok {
+			return nil // made meanwhile by another snapshot of the same tree
+		}
+		if try > 0 || !errors.Is(err, fs.ErrExist) && !errors.Is(err, syscall.ENOTEMPTY) {
+			return fmt.Errorf("complete a frozen tree: %w", err)
+		}
+		// What is there is of an earlier boot.
+		if err := o.store.drop(snap.TreeSHA256); err != nil {
+			return err
+		}
 	}
-	if err != nil {
-		return fmt.Errorf("complete a frozen tree: %w", err)
-	}
-	return nil
 }

@@ -150,6 +150,10 @@ func (m *memory) save(tree string, frozen bool) error {
 	if int64(len(data)) > maxMemoryBytes {
 		return nil
 	}
+	err := durable.MkdirAll(filepath.Dir(m.file), 0o700)
+	if err != nil {
+		return fmt.Errorf("remember the worktree's state: %w", err)
+	}
 	f, err := os.CreateTemp(filepath.Dir(m.file), durable.TempPrefix)
 	if err != nil {
 		return fmt.Errorf("remember the worktree's state: %w", err)

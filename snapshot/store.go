@@ -72,10 +72,22 @@ func (s *Store) Path(tree string) (dir, manifest string, ok bool) {
 	return dir, manifest, err == nil && string(boot) == bootID()
 }
 
-// use notes that the tree was used now.
+// use notes that the tree was used now. The file is replaced as a whole: another
+// snapshot may read it at this moment.
 func (s *Store) use(tree string) error {
-	if err := os.WriteFile(filepath.Join(s.treeDir(tree), "boot"), []byte(bootID()), 0o600); err != nil {
+	f, err := os.CreateTemp(s.tmpDir(), "use-")
+	if err != nil {
 		return fmt.Errorf("note the use of a frozen tree: %w", err)
+	}
+	_, err = f.WriteString(bootID())
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), filepath.Join(s.treeDir(tree), "boot"))
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("note the use of a frozen tree: %w", err), os.Remove(f.Name()))
 	}
 	return nil
 }
