@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"striatum/internal/filelock"
@@ -39,7 +40,7 @@ func TestLockExcludesAndEndsWithRelease(t *testing.T) {
 func TestLockMakesGoroutinesTakeTurns(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	var wg sync.WaitGroup
-	inside := 0
+	var inside atomic.Int32
 	for range 8 {
 		wg.Go(func() {
 			release, err := filelock.Lock(t.Context(), path)
@@ -47,11 +48,10 @@ func TestLockMakesGoroutinesTakeTurns(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			inside++
-			if inside != 1 {
-				t.Errorf("%d inside at once", inside)
+			if n := inside.Add(1); n != 1 {
+				t.Errorf("%d inside at once", n)
 			}
-			inside--
+			inside.Add(-1)
 			if err := release(); err != nil {
 				t.Error(err)
 			}
