@@ -31,6 +31,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"striatum/internal/problem"
@@ -126,10 +127,8 @@ func (s *Service) Home() string { return s.cfg.Home }
 const operatorHint = "give the operator token with --token-file FILE or STRIATUM_TOKEN_FILE; `striatum init` mints one"
 
 func (p Principal) mustBe(what string, kinds ...Kind) error {
-	for _, k := range kinds {
-		if p.Kind == k {
-			return nil
-		}
+	if slices.Contains(kinds, p.Kind) {
+		return nil
 	}
 	hint := ""
 	if len(kinds) == 1 && kinds[0] == Operator {

@@ -65,8 +65,7 @@ func TestVerifyRefusesEveryChange(t *testing.T) {
 	for name, change := range changes {
 		t.Run(name, func(t *testing.T) {
 			err := verify(change(history(5)))
-			var broken *eventlog.BrokenError
-			if !errors.As(err, &broken) {
+			if _, ok := errors.AsType[*eventlog.BrokenError](err); !ok {
 				t.Fatalf("got %v, want a BrokenError", err)
 			}
 		})

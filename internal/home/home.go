@@ -222,7 +222,7 @@ func (h *Home) readKey(name string) (*seal.PrivateKey, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close() //nolint:errcheck // it was only read
+	defer f.Close() // it was only read
 	st, err := f.Stat()
 	if err != nil {
 		return nil, err

@@ -117,7 +117,7 @@ func TestCrashDuringFirstUseIsMadeGood(t *testing.T) {
 		t.Run(lost, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "home")
 			before, _ := open(t, dir)
-			for _, path := range strings.Fields(lost) {
+			for path := range strings.FieldsSeq(lost) {
 				if err := os.RemoveAll(filepath.Join(dir, path)); err != nil {
 					t.Fatal(err)
 				}

@@ -29,8 +29,7 @@ func (h *Home) Service(ctx context.Context, now func() time.Time, random io.Read
 	}
 	what := fmt.Sprintf("open the store %q", path)
 	st, err := sqlite.Open(ctx, path, now)
-	var wide *sqlite.PermissionError
-	if errors.As(err, &wide) {
+	if wide, ok := errors.AsType[*sqlite.PermissionError](err); ok {
 		return nil, nil, nil, problem.New(problem.Refused, what, fmt.Sprintf("its mode %04o lets others in", wide.Mode.Perm()), "run: chmod 0600 "+path)
 	}
 	if err != nil {
@@ -87,5 +86,5 @@ func Worktree(top string) (daemon.Worktree, error) {
 	if !st.IsDir() || !ok {
 		return daemon.Worktree{}, problem.New(problem.Usage, "find the worktree", fmt.Sprintf("%q is not a folder", top), "name a folder")
 	}
-	return daemon.Worktree{Path: real, Device: uint64(sys.Dev), Inode: sys.Ino}, nil
+	return daemon.Worktree{Path: real, Device: uint64(sys.Dev), Inode: sys.Ino}, nil //nolint:unconvert // Dev is an int32 elsewhere
 }

@@ -73,8 +73,11 @@ func (s Settings) validate() error {
 		return fmt.Errorf("/schema_version is %q, not %q", s.SchemaVersion, SettingsSchemaVersion)
 	}
 	for _, p := range []struct{ name, path string }{
-		{"containerd_socket", s.Containerd}, {"containerd_path", s.ContainerdPath}, {"shim_path", s.ShimPath},
-		{"runc_path", s.RuncPath}, {"go", s.Go},
+		{"containerd_socket", s.Containerd},
+		{"containerd_path", s.ContainerdPath},
+		{"shim_path", s.ShimPath},
+		{"runc_path", s.RuncPath},
+		{"go", s.Go},
 	} {
 		if p.path != "" && (!filepath.IsAbs(p.path) || filepath.Clean(p.path) != p.path) {
 			return fmt.Errorf("/%s is not an absolute, clean path", p.name)

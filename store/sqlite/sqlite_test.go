@@ -58,6 +58,11 @@ func TestEveryTableIsAppendOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer func() {
+		if err := rows.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
 	var tables []string
 	for rows.Next() {
 		var name string
@@ -66,7 +71,7 @@ func TestEveryTableIsAppendOnly(t *testing.T) {
 		}
 		tables = append(tables, name)
 	}
-	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+	if err := rows.Err(); err != nil {
 		t.Fatal(err)
 	}
 	if len(tables) != 14 {
@@ -125,8 +130,7 @@ func TestFileThatOthersMayOpenIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := sqlite.Open(t.Context(), path, clock)
-	var wide *sqlite.PermissionError
-	if !errors.As(err, &wide) {
+	if _, ok := errors.AsType[*sqlite.PermissionError](err); !ok {
 		t.Fatalf("got %v, want a PermissionError", err)
 	}
 }

@@ -94,7 +94,6 @@ func testReadBack(t *testing.T, s store.Store) {
 		}
 	}
 	view(t, s, func(ctx context.Context, r store.Reader) error {
-		blob := store.Row[store.Receipt]{}
 		blob, err := r.Receipt(ctx, digest(2))
 		if err != nil {
 			return err

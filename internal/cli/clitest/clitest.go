@@ -35,9 +35,10 @@ func Main(m *testing.M, children func(*cli.Factory) []*cobra.Command) {
 	testscript.Main(m, map[string]func(){"striatum": func() {
 		f := &cli.Factory{
 			Streams: cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr},
-			Getenv:  os.Getenv, Getwd: os.Getwd, Now: time.Now, Rand: rand.Reader,
+			Getenv:  os.Getenv, Getwd: os.Getwd,
+			Now: time.Now, Rand: rand.Reader, //nolint:forbidigo // the main of a script's striatum
 		}
-		os.Exit(cli.Run(context.Background(), cli.Parent("striatum", "test", "", children(f)...), f.Streams))
+		os.Exit(cli.Run(context.Background(), cli.Parent("striatum", "test", "", children(f)...), f.Streams)) //nolint:forbidigo // likewise
 	}})
 }
 
@@ -62,8 +63,7 @@ func exitcode(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 	got := 0
 	err = ts.Exec(args[1], args[2:]...)
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		got = exit.ExitCode()
 	} else {
 		ts.Check(err)

@@ -107,7 +107,7 @@ func (c *collector) walk(p string, depth int) error {
 	if err != nil {
 		return unreadable(p, err)
 	}
-	defer dir.Close() //nolint:errcheck // it was only read
+	defer dir.Close() // it was only read
 	entries, err := dir.Entries(func(n int) error {
 		if n > daemon.MaxPolicyFiles {
 			return fmt.Errorf("it has more than %d entries", daemon.MaxPolicyFiles)

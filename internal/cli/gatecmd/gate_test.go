@@ -63,7 +63,7 @@ func recordRuns(ctx context.Context, dir, top string, pass bool, only string) (e
 	if err != nil {
 		return err
 	}
-	defer s.Close() //nolint:errcheck // each write was committed
+	defer s.Close() // each write was committed
 	wt, err := home.Worktree(top)
 	if err != nil {
 		return err

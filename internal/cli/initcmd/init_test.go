@@ -1,8 +1,11 @@
 package initcmd_test
 
 import (
+	"bytes"
+	"crypto/rand"
 	"errors"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,10 +15,6 @@ import (
 	"striatum/internal/cli/clitest"
 	"striatum/internal/cli/initcmd"
 	"striatum/internal/problem"
-
-	"bytes"
-	"crypto/rand"
-	"strings"
 )
 
 func TestMain(m *testing.M) {
