@@ -5,7 +5,7 @@
 // once for each test binary, in the package's folder. The collector copies the
 // binary into OUTDIR and writes a record of folder, arguments and file name
 // beside it; it runs nothing and prints nothing, and its status 0 lets the go
-// command go on. Afterwards the lane reads the records with ReadRecords.
+// command go on. Afterwards the lane reads each package's record by its name.
 //
 // A record is the file NAME.json of one JSON object
 //
@@ -23,11 +23,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -38,7 +36,6 @@ const schemaVersion = "striatum.collected.v1"
 const (
 	MaxRecordBytes = 64 << 10
 	MaxArgs        = 64
-	MaxRecords     = 20_000
 	maxBinaryBytes = 4 << 30
 )
 
@@ -79,7 +76,7 @@ func Collect(outDir, dir string, argv []string) error {
 		return fmt.Errorf("collect a test binary: %w", err)
 	}
 	// The record is written last: a copy without one does not count.
-	f, err := os.OpenFile(filepath.Join(outDir, base+".json"), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	f, err := os.OpenFile(filepath.Join(outDir, RecordName(dir)), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
 		return fmt.Errorf("collect a test binary: %w", err)
 	}
@@ -157,64 +154,4 @@ func ParseRecord(data []byte) (Record, error) {
 		return Record{}, errors.New("read record: it is not written as a collector writes it")
 	}
 	return r, nil
-}
-
-// ReadRecords reads all records in dir, sorted by folder. Anything in dir that
-// is neither a record nor the copy that one names is an error, and so are more
-// than MaxRecords records. Files must not change meanwhile.
-func ReadRecords(dir fs.FS) ([]Record, error) {
-	entries, err := fs.ReadDir(dir, ".")
-	if err != nil {
-		return nil, fmt.Errorf("list records: %w", err)
-	}
-	if len(entries) > 2*MaxRecords {
-		return nil, fmt.Errorf("list records: there are over %d", MaxRecords)
-	}
-	var records []Record
-	copies := map[string]bool{}
-	for _, e := range entries {
-		if !e.Type().IsRegular() {
-			return nil, fmt.Errorf("read record %q: it is not a regular file", e.Name())
-		}
-		if strings.HasSuffix(e.Name(), ".test") {
-			copies[e.Name()] = true
-			continue
-		}
-		r, err := readRecord(dir, e.Name())
-		if err != nil {
-			return nil, err
-		}
-		records = append(records, r)
-	}
-	for _, r := range records {
-		if !copies[r.Binary] {
-			return nil, fmt.Errorf("read record of %q: its binary is missing", r.Dir)
-		}
-		delete(copies, r.Binary)
-	}
-	if len(copies) > 0 {
-		return nil, fmt.Errorf("list records: %d binaries have none", len(copies))
-	}
-	slices.SortFunc(records, func(a, b Record) int { return strings.Compare(a.Dir, b.Dir) })
-	return records, nil
-}
-
-func readRecord(dir fs.FS, file string) (rec Record, err error) {
-	f, err := dir.Open(file)
-	if err != nil {
-		return Record{}, fmt.Errorf("read record %q: %w", file, err)
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	data, err := io.ReadAll(io.LimitReader(f, MaxRecordBytes+1))
-	if err != nil {
-		return Record{}, fmt.Errorf("read record %q: %w", file, err)
-	}
-	rec, err = ParseRecord(data)
-	if err != nil {
-		return Record{}, err
-	}
-	if file != name(rec.Dir)+".json" {
-		return Record{}, fmt.Errorf("read record %q: it is about another folder", file)
-	}
-	return rec, nil
 }

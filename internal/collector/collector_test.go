@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -38,10 +39,7 @@ func TestCollectKeepsTheBinaryItsFolderAndItsArguments(t *testing.T) {
 	if err := Collect(out, "/workspace", []string{src}); err != nil {
 		t.Fatal(err)
 	}
-	records, err := ReadRecords(os.DirFS(out))
-	if err != nil {
-		t.Fatal(err)
-	}
+	records := records(t, out)
 	want := []Record{
 		{SchemaVersion: schemaVersion, Dir: "/workspace", Args: []string{}, Binary: name("/workspace") + ".test"},
 		{SchemaVersion: schemaVersion, Dir: "/workspace/a", Args: []string{"-test.v=test2json", "-test.count=1"}, Binary: name("/workspace/a") + ".test"},
@@ -97,35 +95,59 @@ func TestCollectRefusesWhatNoGoCommandPasses(t *testing.T) {
 	}
 }
 
-func TestReadRecordsRefusesAnythingElse(t *testing.T) {
-	good := func(t *testing.T) string {
-		out := t.TempDir()
-		if err := Collect(out, "/workspace", []string{binary(t), "-test.v"}); err != nil {
+func TestParseRecordRefusesWhatNoCollectorWrites(t *testing.T) {
+	good, err := Record{SchemaVersion: schemaVersion, Dir: "/workspace", Args: []string{"-test.v"}, Binary: name("/workspace") + ".test"}.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ParseRecord(good); err != nil {
+		t.Fatal(err)
+	}
+	text := string(good)
+	for what, bad := range map[string]string{
+		"nothing":          "",
+		"cut":              text[:len(text)-5],
+		"no newline":       strings.TrimSpace(text),
+		"more after it":    text + "{}",
+		"blanks":           strings.Replace(text, ":", ": ", 1),
+		"another key":      strings.Replace(text, "{", `{"x":1,`, 1),
+		"a key twice":      strings.Replace(text, `"args"`, `"dir":"/workspace","args"`, 1),
+		"key in capitals":  strings.Replace(text, `"args"`, `"Args"`, 1),
+		"another version":  strings.Replace(text, ".v1", ".v2", 1),
+		"another folder":   strings.Replace(text, `"/workspace"`, `"/workspace/a"`, 1),
+		"unclean folder":   strings.Replace(text, `"/workspace"`, `"/workspace/"`, 1),
+		"args null":        strings.Replace(text, `["-test.v"]`, `null`, 1),
+		"another binary":   strings.Replace(text, name("/workspace"), "../x", 1),
+		"over the bound":   strings.Replace(text, "-test.v", strings.Repeat("x", MaxRecordBytes), 1),
+		"a surrogate half": strings.Replace(text, "-test.v", `\ud800`, 1),
+	} {
+		if r, err := ParseRecord([]byte(bad)); err == nil {
+			t.Errorf("%s: read %+v", what, r)
+		}
+	}
+}
+
+// records reads every record in out, by folder.
+func records(t *testing.T, out string) []Record {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(out, "*.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []Record
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
 			t.Fatal(err)
 		}
-		return out
+		r, err := ParseRecord(data)
+		if err != nil || filepath.Base(file) != RecordName(r.Dir) {
+			t.Fatalf("%s: %+v, %v", file, r, err)
+		}
+		all = append(all, r)
 	}
-	base := name("/workspace")
-	for what, spoil := range map[string]func(dir string) error{
-		"a stray file":       func(d string) error { return os.WriteFile(filepath.Join(d, "x"), nil, 0o600) },
-		"a stray binary":     func(d string) error { return os.WriteFile(filepath.Join(d, "x.test"), nil, 0o600) },
-		"a folder":           func(d string) error { return os.Mkdir(filepath.Join(d, "x"), 0o700) },
-		"a link":             func(d string) error { return os.Symlink("/etc/passwd", filepath.Join(d, "x.test")) },
-		"a missing binary":   func(d string) error { return os.Remove(filepath.Join(d, base+".test")) },
-		"a renamed record":   func(d string) error { return os.Rename(filepath.Join(d, base+".json"), filepath.Join(d, "x.json")) },
-		"a truncated record": func(d string) error { return os.Truncate(filepath.Join(d, base+".json"), 10) },
-		"a long record":      func(d string) error { return os.Truncate(filepath.Join(d, base+".json"), MaxRecordBytes+1) },
-	} {
-		t.Run(what, func(t *testing.T) {
-			dir := good(t)
-			if err := spoil(dir); err != nil {
-				t.Fatal(err)
-			}
-			if records, err := ReadRecords(os.DirFS(dir)); err == nil {
-				t.Errorf("read %v", records)
-			}
-		})
-	}
+	slices.SortFunc(all, func(a, b Record) int { return strings.Compare(a.Dir, b.Dir) })
+	return all
 }
 
 // TestGoCommandTakesACollectedTestAsRun compiles two packages with one base name
@@ -167,12 +189,8 @@ func TestGoCommandTakesACollectedTestAsRun(t *testing.T) {
 			t.Errorf("no %s in %s", want, stdout)
 		}
 	}
-	records, err := ReadRecords(os.DirFS(out))
-	if err != nil {
-		t.Fatal(err)
-	}
 	var got [][]string
-	for _, r := range records {
+	for _, r := range records(t, out) {
 		got = append(got, append([]string{r.Dir}, r.Args...))
 	}
 	args := []string{"-test.paniconexit0", "-test.v=test2json", "-test.count=1", "-test.timeout=3m0s"}

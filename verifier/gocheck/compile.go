@@ -20,9 +20,9 @@ type Compiled struct {
 
 // JudgeCompile judges a call of TestCompile. The snapshot compiles if the go
 // command exits with 0 and reports each package with tests as passed, which
-// means collected. A cut command, output that is not understood, a cached
-// result, a dependency that is in no cache and a module that needs a newer Go
-// are indeterminate.
+// means collected, and no other. A cut command, output that is not understood or
+// that speaks of other packages, a cached result, a dependency that is in no
+// cache and a module that needs a newer Go are indeterminate.
 func JudgeCompile(d Discovery, log *ToolLog, end End) Compiled {
 	if unsure := log.unsure(end); unsure != nil {
 		return Compiled{Outcome: receipt.CompileInconclusive, Reasons: []receipt.Reason{*unsure}, Tail: log.Tail()}
@@ -30,12 +30,23 @@ func JudgeCompile(d Discovery, log *ToolLog, end End) Compiled {
 	if end.ExitCode != 0 || end.Signal != "" || len(log.failed) > 0 {
 		return log.compileFailed(d, "compile_failed", end)
 	}
-	for _, p := range d.Packages {
-		if p.HasTests() && log.outcome[p.ImportPath] != "pass" {
-			return Compiled{Outcome: receipt.CompileInconclusive, Reasons: []receipt.Reason{
-				{Code: "output_not_understood", Detail: "the go command reported no result for " + p.ImportPath},
-			}}
+	var collected, declared []string
+	for p, outcome := range log.outcome {
+		if outcome == "pass" {
+			collected = append(collected, p)
 		}
+	}
+	for _, p := range d.Packages {
+		if p.HasTests() {
+			declared = append(declared, p.ImportPath)
+		}
+	}
+	slices.Sort(collected)
+	slices.Sort(declared)
+	if !slices.Equal(collected, declared) {
+		return Compiled{Outcome: receipt.CompileInconclusive, Reasons: []receipt.Reason{{
+			Code: "census_mismatch", Detail: fmt.Sprintf("the go command tests %s; the sources have tests in %s", nameSome(collected), nameSome(declared)),
+		}}}
 	}
 	return Compiled{Outcome: receipt.Compiled}
 }

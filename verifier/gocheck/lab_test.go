@@ -132,12 +132,22 @@ func (l *lab) compile(planted []Planted) (Compiled, []PackageRun) {
 	if compiled.Outcome != receipt.Compiled {
 		return compiled, nil
 	}
-	records, err := collector.ReadRecords(os.DirFS(out))
+	files, err := filepath.Glob(filepath.Join(out, "*.json"))
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	for i := range records {
-		records[i].Dir = WorkDir + strings.TrimPrefix(records[i].Dir, l.dir)
+	var records []collector.Record
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		r, err := collector.ParseRecord(data)
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		r.Dir = WorkDir + strings.TrimPrefix(r.Dir, l.dir)
+		records = append(records, r)
 	}
 	binaries, err := MatchRecords(l.discovery, records, labTimeout)
 	if err != nil {
