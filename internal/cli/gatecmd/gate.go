@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -22,6 +23,7 @@ import (
 	"striatum/internal/durable"
 	"striatum/internal/home"
 	"striatum/internal/problem"
+	"striatum/internal/worktree"
 	"striatum/seal"
 	"striatum/snapshot"
 )
@@ -154,7 +156,7 @@ func judge(ctx context.Context, f *cli.Factory, o Options) (report gate.Report, 
 		return gate.Report{}, err
 	}
 	if o.VSA != "" {
-		return report, writeSummary(f, s.Home.ReportKey, o.VSA, report)
+		return report, writeSummary(f, s.Home.ReportKey, o.VSA, wt.Path, report)
 	}
 	return report, nil
 }
@@ -210,9 +212,9 @@ const (
 	summaryResource = "urn:striatum:repository:"
 )
 
-// writeSummary signs the report, as a verification summary, with the report
-// key.
-func writeSummary(f *cli.Factory, key *seal.PrivateKey, path string, r gate.Report) error {
+// writeSummary signs the report, as a verification summary, with the report key.
+// A file in the worktree at top is written past no link.
+func writeSummary(f *cli.Factory, key *seal.PrivateKey, path, top string, r gate.Report) error {
 	what := fmt.Sprintf("write the verification summary %q", path)
 	if r.RepositoryID == "" {
 		return problem.New(problem.No, what, "this store does not know the worktree, so nothing was checked", "run: striatum verifier run --all")
@@ -227,8 +229,37 @@ func writeSummary(f *cli.Factory, key *seal.PrivateKey, path string, r gate.Repo
 	if err != nil {
 		return problem.Wrap(problem.Internal, err, what, "")
 	}
-	if err := durable.WriteFile(path, envelope, 0o644); err != nil {
+	if err := writeFile(f, path, top, envelope); err != nil {
+		var p *problem.Problem
+		if errors.As(err, &p) {
+			return err
+		}
 		return problem.Wrap(problem.Usage, err, what, "name a file in a folder that can be written")
 	}
 	return nil
+}
+
+// writeFile replaces path. Where that lies in the worktree it goes through
+// package worktree, as every write there must.
+func writeFile(f *cli.Factory, path, top string, data []byte) (err error) {
+	if !filepath.IsAbs(path) {
+		dir, err := f.Getwd()
+		if err != nil {
+			return err
+		}
+		if dir, err = filepath.EvalSymlinks(dir); err != nil {
+			return err
+		}
+		path = filepath.Join(dir, path)
+	}
+	rel, err := filepath.Rel(top, path)
+	if err != nil || !filepath.IsLocal(rel) {
+		return durable.WriteFile(path, data, 0o644)
+	}
+	root, err := worktree.Open(top)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	return root.WriteFile(rel, data, 0o644)
 }
