@@ -127,6 +127,8 @@ func (r Record) validate() error {
 		return fmt.Errorf("folder %q is not absolute and clean", r.Dir)
 	case r.Binary != name(r.Dir)+".test":
 		return fmt.Errorf("binary %q is not named after folder %q", r.Binary, r.Dir)
+	case r.Args == nil:
+		return errors.New("there is no list of arguments")
 	case len(r.Args) > MaxArgs:
 		return fmt.Errorf("there are over %d arguments", MaxArgs)
 	}
