@@ -230,8 +230,7 @@ func writeSummary(f *cli.Factory, key *seal.PrivateKey, path, top string, r gate
 		return problem.Wrap(problem.Internal, err, what, "")
 	}
 	if err := writeFile(f, path, top, envelope); err != nil {
-		var p *problem.Problem
-		if errors.As(err, &p) {
+		if _, ok := errors.AsType[*problem.Problem](err); ok {
 			return err
 		}
 		return problem.Wrap(problem.Usage, err, what, "name a file in a folder that can be written")
