@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// benchTree makes a committed project of 10,000 files and about 60 MB in dir.
+// benchTree makes a committed project of 10,000 files and about 80 MB in dir.
 func benchTree(b *testing.B) (dir string) {
 	b.Helper()
 	needGit(b)
@@ -19,7 +19,7 @@ func benchTree(b *testing.B) (dir string) {
 	gitInit(b, dir, "sha256")
 	r := rand.New(rand.NewPCG(1, 1))
 	for i := range 10_000 {
-		data := make([]byte, r.IntN(12_000))
+		data := make([]byte, r.IntN(16_000))
 		for j := range data {
 			data[j] = "abcdefghij \n"[r.IntN(12)]
 		}

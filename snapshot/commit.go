@@ -105,14 +105,14 @@ func (c *committed) take(rev string) (Snapshot, error) {
 // tree takes the tree id as the folder n, which lies at path.
 func (c *committed) tree(id gitrepo.ID, n *node, path string, depth int64) (err error) {
 	if depth > c.w.opt.Limits.Depth {
-		return refuse(path, fmt.Sprintf("it lies more than %d folders deep", c.w.opt.Limits.Depth), `raise "snapshot.depth" in config.json`)
+		return refuse(path, fmt.Sprintf("it lies more than %d folders deep", c.w.opt.Limits.Depth), "move it further up")
 	}
 	entries, err := c.repo.Tree(c.ctx, id)
 	if err != nil {
 		return at(path, err)
 	}
 	if c.w.entries.Add(int64(len(entries))) > entriesPerFile*c.w.opt.Limits.Files {
-		return refuse(path, fmt.Sprintf("the commit has more than %d entries", entriesPerFile*c.w.opt.Limits.Files), `raise "snapshot.files" in config.json`)
+		return refuse(path, fmt.Sprintf("the commit has more than %d entries", entriesPerFile*c.w.opt.Limits.Files), `raise "snapshot_files" in config.json`)
 	}
 	fo := &folder{w: c.w, n: n, path: path}
 	defer func() {

@@ -79,18 +79,18 @@ func (w *walker) longPath(path string) error {
 
 func (w *walker) tooLong(path string, size int64) error {
 	return refuse(path, fmt.Sprintf("it has %d bytes, and a file of a snapshot has at most %d", size, w.opt.Limits.FileBytes),
-		`let .gitignore name it, or raise "snapshot.file_bytes" in config.json`)
+		"let .gitignore name it")
 }
 
 // count adds one file or link of size bytes.
 func (w *walker) count(path string, size int64) error {
 	if w.files.Add(1) > w.opt.Limits.Files {
 		return refuse("", fmt.Sprintf("the tree has more than %d files that are not ignored", w.opt.Limits.Files),
-			`let .gitignore name what is not part of the work, or raise "snapshot.files" in config.json`)
+			`let .gitignore name what is not part of the work, or raise "snapshot_files" in config.json`)
 	}
 	if w.bytes.Add(size) > w.opt.Limits.Bytes {
 		return refuse("", fmt.Sprintf("the tree has more than %d bytes that are not ignored; the limit was met at %s", w.opt.Limits.Bytes, Quote(path)),
-			`let .gitignore name what is not part of the work, or raise "snapshot.bytes" in config.json`)
+			`let .gitignore name what is not part of the work, or raise "snapshot_bytes" in config.json`)
 	}
 	return nil
 }
@@ -136,7 +136,7 @@ func (fo *folder) release() {
 // tasks for that. ignored is true for an ignored folder with tracked files below.
 func (w *walker) dir(wk *worker, n *node, path string, depth int64, rules *ignore.Rules, ignored bool) error {
 	if depth > w.opt.Limits.Depth {
-		return refuse(path, fmt.Sprintf("it lies more than %d folders deep", w.opt.Limits.Depth), `let .gitignore name it, or raise "snapshot.depth" in config.json`)
+		return refuse(path, fmt.Sprintf("it lies more than %d folders deep", w.opt.Limits.Depth), "let .gitignore name it")
 	}
 	src, err := w.root.Dir(cmp.Or(path, "."))
 	if err != nil {
@@ -190,7 +190,7 @@ func (w *walker) list(fo *folder) ([]beneath.Entry, error) {
 		}
 		entries, err := fo.src.Entries(func(n int) error {
 			if w.entries.Load()+int64(n) > most {
-				return refuse(fo.path, fmt.Sprintf("the tree has more than %d entries, ignored ones included", most), `remove what is not needed, or raise "snapshot.files" in config.json`)
+				return refuse(fo.path, fmt.Sprintf("the tree has more than %d entries, ignored ones included", most), `remove what is not needed, or raise "snapshot_files" in config.json`)
 			}
 			return nil
 		})
