@@ -70,6 +70,7 @@ func openLane(f *cli.Factory, s *embedded.Session, principal daemon.Principal, p
 		Snapshots: store,
 		Snapshot: snapshot.Options{
 			Limits: snapshot.Limits{Files: settings.SnapshotFiles, Bytes: settings.SnapshotBytes},
+			Now:    f.Now,
 		},
 		Toolchain: toolchain.Config{Go: settings.Go, Path: f.Getenv("PATH"), TempDir: dir},
 		Modules:   mods,
