@@ -322,8 +322,7 @@ func (c *census) dir(dir string) error {
 	}
 	c.seen[dir] = true
 	b, err := c.context.ImportDir("/"+dir, 0)
-	var noGo *build.NoGoError
-	if errors.As(err, &noGo) {
+	if _, ok := errors.AsType[*build.NoGoError](err); ok {
 		c.excludedFiles(dir, b)
 		return nil
 	}

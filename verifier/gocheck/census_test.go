@@ -93,7 +93,7 @@ func goTestList(t *testing.T, dir string, env []string, args ...string) []string
 	}
 	var names []string
 	for p, text := range output {
-		for _, line := range strings.Split(text, "\n") {
+		for line := range strings.SplitSeq(text, "\n") {
 			for _, prefix := range []string{"Test", "Fuzz", "Example"} {
 				if strings.HasPrefix(line, prefix) {
 					names = append(names, p+" "+line)
@@ -129,7 +129,7 @@ func TestCensusSeesWhatTheGoCommandSees(t *testing.T) {
 		{"a hidden package", "CGO_ENABLED=1", Params{Packages: []string{"./vendor", "./testdata"}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			l := newLab(t, dir, Selection{}, c.params)
+			l := newLab(t, dir, c.params)
 			ctx := BuildContext{GOOS: runtime.GOOS, GOARCH: runtime.GOARCH, CgoEnabled: c.env == "CGO_ENABLED=1", GoVersion: runtime.Version()}
 			d, _, err := Census(rootFS(t, dir).FS(), l.discovery.Module, c.params, ctx)
 			if err != nil {
@@ -153,7 +153,7 @@ func TestCensusSeesWhatTheGoCommandSees(t *testing.T) {
 }
 
 func TestCensusNamesWhatIsLeftOut(t *testing.T) {
-	l := newLab(t, unpack(t, "census.txtar"), Selection{}, Params{})
+	l := newLab(t, unpack(t, "census.txtar"), Params{})
 	var got []string
 	for _, f := range l.notes.Findings {
 		got = append(got, f.Code+" "+f.Path)
@@ -182,7 +182,7 @@ func TestCensusAgreesWithTheGoCommandOnRealModules(t *testing.T) {
 		"github.com/google/go-cmp": true, "github.com/gowebpki/jcs": true, "github.com/google/uuid": true, "golang.org/x/text": true,
 	}
 	compared := 0
-	for _, line := range strings.Split(strings.TrimSpace(string(out)), "\n") {
+	for line := range strings.SplitSeq(strings.TrimSpace(string(out)), "\n") {
 		path, dir, ok := strings.Cut(line, " ")
 		if !ok || dir == "" || (!strings.HasPrefix(path, "golang.org/x/") && !withTests[path] && !strings.HasPrefix(path, "github.com/containerd/")) {
 			continue
@@ -221,7 +221,7 @@ func hostContext() BuildContext {
 }
 
 func TestCensusAgreesWithTheGoCommandOnTheStandardLibrary(t *testing.T) {
-	src := filepath.Join(runtime.GOROOT(), "src")
+	src := filepath.Join(hostEnv(t)["GOROOT"], "src")
 	d, _, err := Census(os.DirFS(src), Module{Dir: ".", Path: "std"}, Params{Packages: []string{"./net/...", "./os/...", "./go/...", "./encoding/...", "./crypto/...", "./testing/..."}}, hostContext())
 	if err != nil {
 		t.Fatal(err)
@@ -234,12 +234,12 @@ func TestCensusAgreesWithTheGoCommandOnTheStandardLibrary(t *testing.T) {
 
 func TestCensusSaysWhichFilesAreOverItsBound(t *testing.T) {
 	big := "package p\n\nimport \"testing\"\n\nfunc TestP(t *testing.T) {}\n//" + strings.Repeat("x", MaxSourceBytes) + "\n"
-	l := newLab(t, tree(t, "-- go.mod --\nmodule m\n-- p_test.go --\n"+big), Selection{}, Params{})
+	l := newLab(t, tree(t, "-- go.mod --\nmodule m\n-- p_test.go --\n"+big), Params{})
 	if diff := cmp.Diff([]string{"p_test.go"}, l.discovery.Incomplete); diff != "" {
 		t.Error(diff)
 	}
 	comment := "//" + strings.Repeat("x", MaxSourceBytes) + "\npackage p\n"
-	l = newLab(t, tree(t, "-- go.mod --\nmodule m\n-- p.go --\n"+comment), Selection{}, Params{})
+	l = newLab(t, tree(t, "-- go.mod --\nmodule m\n-- p.go --\n"+comment), Params{})
 	if diff := cmp.Diff([]string{"p.go"}, l.discovery.Incomplete); diff != "" {
 		t.Error(diff)
 	}
@@ -270,7 +270,7 @@ func TestB(t *testing.T) {}
 func TestWrong(x int) {}
 -- c/c.go --
 this is not Go
-`), Selection{}, Params{})
+`), Params{})
 	if len(l.discovery.Packages) != 3 {
 		t.Fatalf("packages %+v", l.discovery.Packages)
 	}
@@ -301,9 +301,8 @@ func TestCensusRefusesPatternsThatNoCommandGets(t *testing.T) {
 		}
 	}
 	dir := tree(t, "-- go.mod --\nmodule m\n")
-	var literal *LiteralError
 	_, _, err := Census(rootFS(t, dir).FS(), Module{Dir: ".", Path: "m"}, Params{Packages: []string{"./gone"}}, hostContext())
-	if !errors.As(err, &literal) {
+	if _, ok := errors.AsType[*LiteralError](err); !ok {
 		t.Errorf("error %v, want a LiteralError", err)
 	}
 }

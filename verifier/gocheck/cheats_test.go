@@ -57,7 +57,7 @@ func TestGoTestIsNotFooled(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			l := newLab(t, unpack(t, "cheats/"+name+".txtar"), Selection{}, Params{})
+			l := newLab(t, unpack(t, "cheats/"+name+".txtar"), Params{})
 			v := l.goTest()
 			if v.judged.Judgement != c.judged || v.control != c.control {
 				t.Errorf("judged %q (%+v), control %q (%s); want %q and %q", v.judged.Judgement, v.judged.Reasons, v.control, v.why, c.judged, c.control)

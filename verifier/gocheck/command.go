@@ -97,6 +97,8 @@ type Params struct {
 	Tags     []string // build tags
 }
 
+const tagRunes = "_.0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
 // Validate reports the first parameter that no command may have.
 func (p Params) Validate() error {
 	for _, pattern := range p.Packages {
@@ -105,9 +107,7 @@ func (p Params) Validate() error {
 		}
 	}
 	for _, tag := range p.Tags {
-		if tag == "" || strings.ContainsFunc(tag, func(r rune) bool {
-			return !(r == '_' || r == '.' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z')
-		}) {
+		if tag == "" || strings.ContainsFunc(tag, func(r rune) bool { return !strings.ContainsRune(tagRunes, r) }) {
 			return fmt.Errorf("read build tag %q: letters, digits, _ and . only", tag)
 		}
 	}

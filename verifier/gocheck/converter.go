@@ -219,13 +219,14 @@ func (c *Converter) update(text string, line []byte, marked bool) bool {
 	c.settle(marked)
 	c.flush(0)
 	c.test = name
-	switch {
-	case action == 0: // NAME only says whose output follows
-	case action == Pause:
+	if action == 0 {
+		return true // NAME only says whose output follows
+	}
+	if action == Pause {
 		c.output(line)
-		c.sink(Event{Action: Pause, Test: name})
-	default:
-		c.sink(Event{Action: action, Test: name})
+	}
+	c.sink(Event{Action: action, Test: name})
+	if action != Pause {
 		c.output(line)
 	}
 	return true

@@ -117,8 +117,15 @@ func TestConverterAgreesWithTest2JSONOnRealTests(t *testing.T) {
 	want := test2json(t)
 	output := testBinary(t, unpack(t, "outputs.txtar"))
 	for _, c := range [][]string{
-		nil, {"-test.bench=.", "-test.benchtime=1x"}, {"-test.run=Panic", "-test.skip=^$"}, {"-test.run=Parallel", "-test.count=2"},
-		{"-test.run=^$"}, {"-test.run=Exit"}, {"-test.run=Forged"}, {"-test.run=Fuzz"}, {"-test.run=Quiet"},
+		nil,
+		{"-test.bench=.", "-test.benchtime=1x"},
+		{"-test.run=Panic", "-test.skip=^$"},
+		{"-test.run=Parallel", "-test.count=2"},
+		{"-test.run=^$"},
+		{"-test.run=Exit"},
+		{"-test.run=Forged"},
+		{"-test.run=Fuzz"},
+		{"-test.run=Quiet"},
 	} {
 		t.Run(strings.Join(c, " "), func(t *testing.T) {
 			if c == nil {

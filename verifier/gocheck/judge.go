@@ -143,6 +143,7 @@ func (j *judging) tests(p Package, t *Tally, cut bool) {
 	for _, test := range p.Tests {
 		declared[test.Name]++
 	}
+	lists := map[Action]*[]string{Passed: &j.passed, Failed: &j.failed, Skipped: &j.skipped}
 	var failed, endless, missing, strangers []string
 	for _, name := range sortedKeys(t.tests) {
 		s := *t.tests[name]
@@ -153,17 +154,16 @@ func (j *judging) tests(p Package, t *Tally, cut bool) {
 		sub := strings.Contains(name, "/")
 		outcome := s.outcome()
 		j.results = append(j.results, Result{Package: p.ImportPath, Test: name, Outcome: s.describe()})
-		switch {
-		case outcome == Passed:
-			j.passed = append(j.passed, full)
-		case outcome == Skipped:
-			j.skipped = append(j.skipped, full)
-			j.topSkipped += int64(declared[name])
-		case outcome == Failed:
-			j.failed = append(j.failed, full)
-			failed = append(failed, name)
-		default:
+		if list := lists[outcome]; list != nil {
+			*list = append(*list, full)
+		} else {
 			endless = append(endless, name)
+		}
+		if outcome == Failed {
+			failed = append(failed, name)
+		}
+		if outcome == Skipped {
+			j.topSkipped += int64(declared[name])
 		}
 		switch {
 		case sub:
@@ -211,11 +211,11 @@ func (j *judging) tests(p Package, t *Tally, cut bool) {
 // outcome is the worst of a name's runs; 0 if one has no end.
 func (s seen) outcome() Action {
 	switch {
-	case s.failed > 0:
+	case s.ends[Failed] > 0:
 		return Failed
 	case s.ended() < s.runs:
 		return 0
-	case s.passed > 0:
+	case s.ends[Passed] > 0:
 		return Passed
 	default:
 		return Skipped
@@ -227,7 +227,7 @@ func (s seen) describe() string {
 	counts := []struct {
 		n    int
 		word string
-	}{{s.passed, "passed"}, {s.failed, "failed"}, {s.skipped, "skipped"}, {max(0, s.runs-s.ended()), "unfinished"}}
+	}{{s.ends[Passed], "passed"}, {s.ends[Failed], "failed"}, {s.ends[Skipped], "skipped"}, {max(0, s.runs-s.ended()), "unfinished"}}
 	var words []string
 	for _, c := range counts {
 		switch {

@@ -72,19 +72,23 @@ func TestJudgeTestsFollowsTheCensusTable(t *testing.T) {
 		"not run":           {[]Package{a}, nil, unsure, "package_not_run"},
 		"one cut, one bad": {
 			[]Package{a, declares("b", "TestB")},
-			[]PackageRun{cut(ran("a", -1), "wall_clock"), ran("b", 1, "=== RUN   TestB", "--- FAIL: TestB (0.00s)", "FAIL")}, fail, "exit_nonzero tests_failed test_cut_short",
+			[]PackageRun{cut(ran("a", -1), "wall_clock"), ran("b", 1, "=== RUN   TestB", "--- FAIL: TestB (0.00s)", "FAIL")},
+			fail, "exit_nonzero tests_failed test_cut_short",
 		},
 		"one cut, one skipped": {
 			[]Package{a, declares("b", "TestB")},
-			[]PackageRun{cut(ran("a", -1), "wall_clock"), ran("b", 0, "=== RUN   TestB", "--- SKIP: TestB (0.00s)", "PASS")}, unsure, "test_cut_short",
+			[]PackageRun{cut(ran("a", -1), "wall_clock"), ran("b", 0, "=== RUN   TestB", "--- SKIP: TestB (0.00s)", "PASS")},
+			unsure, "test_cut_short",
 		},
 		"namesakes": {
 			[]Package{declares("a", "TestA", "TestA")},
-			[]PackageRun{ran("a", 0, "=== RUN   TestA", "--- PASS: TestA (0.00s)", "=== RUN   TestA", "--- PASS: TestA (0.00s)", "PASS")}, pass, "",
+			[]PackageRun{ran("a", 0, "=== RUN   TestA", "--- PASS: TestA (0.00s)", "=== RUN   TestA", "--- PASS: TestA (0.00s)", "PASS")},
+			pass, "",
 		},
 		"one namesake missing": {
 			[]Package{declares("a", "TestA", "TestA")},
-			[]PackageRun{ran("a", 0, "=== RUN   TestA", "--- PASS: TestA (0.00s)", "PASS")}, fail, "tests_not_run",
+			[]PackageRun{ran("a", 0, "=== RUN   TestA", "--- PASS: TestA (0.00s)", "PASS")},
+			fail, "tests_not_run",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -2,6 +2,7 @@ package gocheck
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -10,7 +11,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -39,17 +39,23 @@ type lab struct {
 
 const labTimeout = time.Minute
 
-var hostCache = sync.OnceValues(func() ([]byte, error) {
-	return exec.Command("go", "env", "GOCACHE", "GOMODCACHE", "CGO_ENABLED").Output()
-})
-
-func newLab(t *testing.T, dir string, sel Selection, params Params) *lab {
+// hostEnv is what the host's go command works with.
+func hostEnv(t *testing.T) map[string]string {
 	t.Helper()
-	out, err := hostCache()
+	out, err := exec.Command("go", "env", "-json", "GOROOT", "GOCACHE", "GOMODCACHE", "CGO_ENABLED").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	host := strings.Split(string(out), "\n")
+	var env map[string]string
+	if err := json.Unmarshal(out, &env); err != nil {
+		t.Fatal(err)
+	}
+	return env
+}
+
+func newLab(t *testing.T, dir string, params Params) *lab {
+	t.Helper()
+	host := hostEnv(t)
 	home := t.TempDir()
 	// Without this file the go command starts a process that outlives it and
 	// writes into the home: the variable GOTELEMETRY only reports the mode.
@@ -61,14 +67,14 @@ func newLab(t *testing.T, dir string, sel Selection, params Params) *lab {
 		t.Fatal(err)
 	}
 	l := &lab{t: t, dir: dir, params: params}
-	l.env = append(NewEnvironment(runtime.GOROOT(), host[2] == "1", sel.GoWork).List(),
-		"GOCACHE="+host[0], "GOMODCACHE="+host[1], "HOME="+home, "TMPDIR="+t.TempDir(), "PATH="+os.Getenv("PATH"))
+	l.env = append(NewEnvironment(host["GOROOT"], host["CGO_ENABLED"] == "1", false).List(),
+		"GOCACHE="+host["GOCACHE"], "GOMODCACHE="+host["GOMODCACHE"], "HOME="+home, "TMPDIR="+t.TempDir(), "PATH="+os.Getenv("PATH"))
 	tree := rootFS(t, dir).FS()
-	m, notes, err := FindModule(tree, sel)
+	m, notes, err := FindModule(tree, Selection{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, findings, err := Census(tree, m, params, BuildContext{GOOS: runtime.GOOS, GOARCH: runtime.GOARCH, CgoEnabled: host[2] == "1", GoVersion: runtime.Version()})
+	d, findings, err := Census(tree, m, params, BuildContext{GOOS: runtime.GOOS, GOARCH: runtime.GOARCH, CgoEnabled: host["CGO_ENABLED"] == "1", GoVersion: runtime.Version()})
 	if err != nil {
 		t.Fatal(err)
 	}

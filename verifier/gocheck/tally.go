@@ -24,7 +24,6 @@ type Tally struct {
 	names    int // bytes
 	over     bool
 	odd      string // the first event that no honest run has
-	ends     int    // results of the whole package
 	final    Action // the package's, if the output is complete
 	tails    map[string][]byte
 	held     int // bytes in tails
@@ -34,9 +33,12 @@ type Tally struct {
 // seen counts the events of one test name. A name has several runs when the
 // internal and the external test package both declare it, or when TestMain runs
 // the tests more than once.
-type seen struct{ runs, passed, failed, skipped int }
+type seen struct {
+	runs int
+	ends [Skipped + 1]int // by outcome
+}
 
-func (s seen) ended() int { return s.passed + s.failed + s.skipped }
+func (s seen) ended() int { return s.ends[Passed] + s.ends[Failed] + s.ends[Skipped] }
 
 // NewTally returns a Tally for one test binary.
 func NewTally() *Tally {
@@ -92,16 +94,12 @@ func (t *Tally) event(e Event) {
 		s = &seen{}
 		t.tests[name] = s
 	}
-	switch {
-	case e.Action == Run:
+	if e.Action == Run {
 		s.runs++
 		return
-	case e.Action == Passed:
-		s.passed++
-	case e.Action == Skipped:
-		s.skipped++
-	default:
-		s.failed++
+	}
+	s.ends[e.Action]++
+	if e.Action == Failed {
 		t.fail(e.Test)
 	}
 	if s.ended() > s.runs {
