@@ -68,8 +68,8 @@ type File struct {
 
 // Program is one command of a sandbox. Exactly Env is its environment.
 type Program struct {
-	Path  string // absolute path inside
-	Args  []string
+	Path  string   // absolute path inside
+	Args  []string // with the program's own name as the first, as execve takes them
 	Dir   string
 	Env   []string
 	Files []File

@@ -161,7 +161,6 @@ func (p *Pool) Close() error {
 	return errors.Join(errs...)
 }
 
-
 // userNamespace makes a user namespace that maps 0 to id and keeps it by a
 // descriptor.
 func (p *Pool) userNamespace(id uint32) (ns *os.File, err error) {

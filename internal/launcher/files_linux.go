@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"io"
 	"path"
-	"runtime"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"striatum/internal/initproto"
+	"striatum/internal/osthread"
 )
 
 // beneath keeps an opening inside its folder whatever a program left there.
@@ -134,7 +134,7 @@ func (l *launcher) collect(mountNS int, p initproto.Program) error {
 	if len(p.Collect) == 0 {
 		return nil
 	}
-	return onThread(func() error {
+	return osthread.Do(func() error {
 		if err := unix.Unshare(unix.CLONE_FS); err != nil {
 			return fmt.Errorf("collect: %w", err)
 		}
@@ -200,14 +200,4 @@ func openRegular(name string) (int, error) {
 		return -1, io.ErrUnexpectedEOF
 	}
 	return fd, nil
-}
-
-// onThread runs f on a thread that ends afterwards.
-func onThread(f func() error) error {
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		done <- f()
-	}()
-	return <-done
 }

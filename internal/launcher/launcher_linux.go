@@ -124,9 +124,8 @@ func isolateSelf() error {
 	}
 	os.Clearenv()
 	unix.Umask(0o022)
-	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM,
-		unix.SIGVTALRM, unix.SIGPROF, unix.SIGIO, unix.SIGWINCH, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGPWR)
-	signal.Reset(unix.SIGPIPE)
+	// Taken and dropped, not ignored: a program would inherit that.
+	signal.Notify(make(chan os.Signal, 1))
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("become undumpable: %w", err)
 	}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"striatum/internal/initproto"
+	"striatum/internal/osthread"
 )
 
 // started is a program that runs, or the reason why it does not.
@@ -37,7 +38,7 @@ func (l *launcher) program(p initproto.Program) error {
 		pipes[i].r, pipes[i].w = r, w
 	}
 	st := started{mountNS: -1}
-	err := onThread(func() error {
+	err := osthread.Do(func() error {
 		return l.start(p, [3]int{int(l.null.Fd()), int(pipes[0].w.Fd()), int(pipes[1].w.Fd())}, &st)
 	})
 	if st.mountNS >= 0 {
@@ -191,7 +192,7 @@ func reap(st started, limit time.Duration) (initproto.Exited, error) {
 // diskFull says whether a writable place of the program has no room left.
 func (l *launcher) diskFull(mountNS int) bool {
 	full := false
-	_ = onThread(func() error {
+	_ = osthread.Do(func() error {
 		if err := unix.Unshare(unix.CLONE_FS); err != nil {
 			return err
 		}

@@ -4,10 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"striatum/internal/osthread"
 )
 
 // Thread is an operating system thread in another mount namespace.
@@ -22,8 +23,7 @@ type Thread struct {
 func Start(first func() (pid int, err error)) (*Thread, error) {
 	t := &Thread{work: make(chan func()), done: make(chan struct{})}
 	entered := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+	osthread.Go(func() {
 		defer close(t.done)
 		pid, err := first()
 		if err == nil {
@@ -36,7 +36,7 @@ func Start(first func() (pid int, err error)) (*Thread, error) {
 		for f := range t.work {
 			f()
 		}
-	}()
+	})
 	if err := <-entered; err != nil {
 		<-t.done
 		return nil, err
@@ -135,18 +135,13 @@ func Unmount(target string) error {
 
 // Try runs f on a thread with a mount namespace of its own that ends with it.
 func Try(f func() error) error {
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS)
-		if err == nil {
-			err = unix.Mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, "")
+	return osthread.Do(func() error {
+		if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
+			return fmt.Errorf("make mount namespace: %w", err)
 		}
-		if err != nil {
-			done <- fmt.Errorf("make mount namespace: %w", err)
-			return
+		if err := unix.Mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, ""); err != nil {
+			return fmt.Errorf("make mounts private: %w", err)
 		}
-		done <- f()
-	}()
-	return <-done
+		return f()
+	})
 }

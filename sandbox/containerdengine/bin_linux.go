@@ -15,8 +15,9 @@ import (
 )
 
 const (
-	// maxWaiting is how many ended containers wait for a quiet moment.
-	maxWaiting = 8
+	// maxWaiting is how many ended containers wait for a quiet moment. Each
+	// takes a cgroup and some hundred kilobytes of the shim.
+	maxWaiting = 64
 	// quiet is how long nothing must have happened.
 	quiet = 200 * time.Millisecond
 	// exitLimit is how long a killed container may take to end.
@@ -131,9 +132,7 @@ func (b *bin) close() error {
 	for _, x := range b.wait {
 		if b.e.d.reaper == nil {
 			errs = append(errs, x.remove())
-			continue
 		}
-		x.closeStreams()
 	}
 	b.wait = nil
 	return errors.Join(errs...)
@@ -149,6 +148,7 @@ func (b *box) Discard() {
 			} else {
 				b.e.ids.Give(b.ids)
 			}
+			b.closeStreams()
 			b.e.bin.put(b)
 		})
 	})
@@ -201,7 +201,6 @@ func (b *box) remove() error {
 			errs = append(errs, fmt.Errorf("delete task: %w", err))
 		}
 	}
-	b.closeStreams()
 	if b.container != nil {
 		if err := b.container.Delete(ctx); err != nil && !errdefs.IsNotFound(err) {
 			errs = append(errs, fmt.Errorf("delete container: %w", err))
@@ -231,6 +230,7 @@ func (b *box) abandon() error {
 		b.killAll()
 	}
 	err := b.remove()
+	b.closeStreams()
 	b.e.ids.Give(b.ids)
 	return err
 }
