@@ -64,12 +64,10 @@ func runAnchors(ctx context.Context, r *run) error {
 		} else {
 			r.step(fmt.Sprintf("run %d of 2", i))
 		}
-		program := sandbox.Program{
-			Path: sandbox.InitPath, Args: []string{"anchors", file, gocheck.WorkDir}, Dir: gocheck.WorkDir,
-			Files: []sandbox.File{{Path: file, Mode: 0o644, Data: content}},
-		}
+		compare := program(sandbox.InitPath, []string{"anchors", file, gocheck.WorkDir}, gocheck.WorkDir, nil)
+		compare.Files = []sandbox.File{{Path: file, Mode: 0o644, Data: content}}
 		stdout := &capped{left: maxAnchorLines}
-		x, err := r.execute(ctx, box, []sandbox.Program{program}, func(int) (io.Writer, io.Writer) { return stdout, nil })
+		x, err := r.execute(ctx, box, []sandbox.Program{compare}, func(int) (io.Writer, io.Writer) { return stdout, nil })
 		if err != nil {
 			return err
 		}

@@ -75,6 +75,8 @@ func (r *run) controlled(x *execution, n int, judge func() (receipt.ControlOutco
 		x.fact.Judgement = receipt.Fail
 	case receipt.DidNotFail:
 		x.fact.Judgement = receipt.Pass
+		r.show("the negative control did not fail", c.Why)
+		c.Why = ""
 	case receipt.Invalid, receipt.NotReached:
 		x.fact.Judgement = receipt.Inconclusive
 	}

@@ -43,7 +43,7 @@ func (r *run) compileTests(ctx context.Context, cache string, volumes [2]sandbox
 		}
 		programs[i].CollectBytes = collector.MaxRecordBytes
 	}
-	programs[1].Files = plantedFiles(planted)
+	programs[1].Files = append(programs[1].Files, plantedFiles(planted)...)
 	x, err := r.execute(ctx, boxes[0], programs, func(i int) (io.Writer, io.Writer) {
 		return logs[i].StdoutWriter(), logs[i].StderrWriter()
 	})
@@ -56,7 +56,7 @@ func (r *run) compileTests(ctx context.Context, cache string, volumes [2]sandbox
 // compiled judges the compile step and reads what it collected.
 func (r *run) compiled(x *execution, logs [2]*gocheck.ToolLog, packages []gocheck.Package) (tests, control []gocheck.Binary, err error) {
 	judged := gocheck.JudgeCompile(r.source.discovery, logs[0], x.end(0))
-	outcome := r.excuse(judged.Outcome)
+	outcome := judged.Outcome
 	x.fact.Reasons = judged.Reasons
 	switch outcome {
 	case receipt.CompileFailed:
@@ -90,15 +90,6 @@ func (r *run) compiled(x *execution, logs [2]*gocheck.ToolLog, packages []gochec
 	return tests, control, nil
 }
 
-// excuse turns a failed compile into an inconclusive one where it is the lane
-// that lacked modules.
-func (r *run) excuse(o receipt.CompileOutcome) receipt.CompileOutcome {
-	if o == receipt.CompileFailed && r.missingDependencies() {
-		return receipt.CompileInconclusive
-	}
-	return o
-}
-
 // collected returns the binaries that one compile left, each matched with its
 // package. A record that does not fit means that collector and census saw
 // different packages; nothing follows from such a run.
@@ -119,7 +110,7 @@ func (r *run) collected(p sandbox.ProgramResult) ([]gocheck.Binary, error) {
 func (r *run) testPrograms(binaries []gocheck.Binary) []sandbox.Program {
 	programs := make([]sandbox.Program, len(binaries))
 	for i, b := range binaries {
-		programs[i] = sandbox.Program{Path: path.Join(checkDir, b.File), Args: b.Args, Dir: b.Dir, Env: r.source.env.In(b.Dir)}
+		programs[i] = program(path.Join(checkDir, b.File), b.Args, b.Dir, r.source.env.In(b.Dir))
 	}
 	return programs
 }

@@ -42,6 +42,9 @@ func prepareGo(ctx context.Context, r *run) error {
 	var chosen *gocheck.ModuleError
 	if errors.As(err, &chosen) {
 		r.body.Findings = append(r.body.Findings, notes.Findings...)
+		if chosen.Problem == gocheck.BadModFile && module.TooNew(r.tools.chain.Version) {
+			return r.tooOld(module)
+		}
 		r.incident("nothing_to_check", receipt.MakesFailed, chosen.Error())
 		return errConcluded
 	}
@@ -52,9 +55,7 @@ func prepareGo(ctx context.Context, r *run) error {
 		return err
 	}
 	if module.TooNew(r.tools.chain.Version) {
-		i := module.TooOldIncident(r.tools.chain.Version)
-		r.incident(i.Code, i.Effect, i.Detail)
-		return errConcluded
+		return r.tooOld(module)
 	}
 	r.source.module = module
 	r.source.params = gocheck.Params{Packages: r.check.Packages, Tags: r.check.Tags}
@@ -72,6 +73,13 @@ func prepareGo(ctx context.Context, r *run) error {
 	}
 	r.source.discovery = discovery
 	return r.dependencies(ctx, tree)
+}
+
+// tooOld concludes: the module wants a newer Go than the lane has.
+func (r *run) tooOld(m gocheck.Module) error {
+	i := m.TooOldIncident(r.tools.chain.Version)
+	r.incident(i.Code, i.Effect, i.Detail)
+	return errConcluded
 }
 
 // declaredDirs are the module folders that the other checks name.
@@ -110,19 +118,12 @@ func (r *run) dependencies(ctx context.Context, tree fs.FS) error {
 	if len(set.Tampered) > 0 {
 		return errConcluded
 	}
-	return nil
-}
-
-// missingDependencies explains a compile that failed while modules were
-// missing: then it is the lane that lacks something, not the tree.
-func (r *run) missingDependencies() bool {
-	if len(r.modules.Missing) == 0 {
-		return false
+	if len(set.Missing) > 0 {
+		r.finding("dependency_missing", path.Join(r.source.module.Dir, "go.sum"), fmt.Sprintf(
+			"%d files of go.sum are neither in a download cache nor reachable, first: %s; run `go mod download` with network access, then check again",
+			len(set.Missing), set.Missing[0]))
 	}
-	r.incident("dependency_missing", receipt.MakesIndeterminate, fmt.Sprintf(
-		"%d modules of go.sum are neither in a download cache nor reachable (first: %s); run `go mod download` with network access, then check again",
-		len(r.modules.Missing), r.modules.Missing[0]))
-	return true
+	return nil
 }
 
 // goMounts are what every program of a Go check sees: the tools, the tree, the
@@ -157,7 +158,19 @@ func isBelow(p, dir string) bool {
 }
 
 func (r *run) program(c gocheck.Command) sandbox.Program {
-	return sandbox.Program{Path: r.tools.chain.Go, Args: c.Args, Dir: c.Dir, Env: r.source.env.List()}
+	p := program(r.tools.chain.Go, c.Args, c.Dir, r.source.env.List())
+	p.Files = []sandbox.File{telemetryOff}
+	return p
+}
+
+// telemetryOff keeps the go command from counting in its home, which GOTELEMETRY
+// in the environment does not (seen with Go 1.26).
+var telemetryOff = sandbox.File{Path: gocheck.HomeDir + "/.config/go/telemetry/mode", Mode: 0o644, Data: []byte("off 2024-01-01\n")}
+
+// program is a program whose first argument is its own path, as the go command
+// and a shell start one.
+func program(file string, args []string, dir string, env []string) sandbox.Program {
+	return sandbox.Program{Path: file, Args: append([]string{file}, args...), Dir: dir, Env: env}
 }
 
 func readCapped(tree fs.FS, name string, limit int64) ([]byte, error) {

@@ -70,11 +70,11 @@ func (r *run) runSource(ctx context.Context, s source) error {
 		return err
 	}
 	defer discard(boxes)
-	program := r.program(s.command(r.source.module, r.source.params))
+	command := r.program(s.command(r.source.module, r.source.params))
 
 	r.step("negative control")
-	bad := program
-	bad.Files = plantedFiles(planted)
+	bad := command
+	bad.Files = append([]sandbox.File{telemetryOff}, plantedFiles(planted)...)
 	x, log, err := r.sourceRun(ctx, boxes[0], bad)
 	if err != nil {
 		return err
@@ -82,14 +82,11 @@ func (r *run) runSource(ctx context.Context, s source) error {
 	r.controlled(x, 1, func() (receipt.ControlOutcome, string) { return s.control(r.source.discovery, planted, log, x.end(0)) })
 	for i, box := range boxes[1:] {
 		r.step(fmt.Sprintf("run %d of 2", i+1))
-		x, log, err := r.sourceRun(ctx, box, program)
+		x, log, err := r.sourceRun(ctx, box, command)
 		if err != nil {
 			return err
 		}
 		judged, shown := s.judge(r.source.discovery, log, x.end(0))
-		if judged.Judgement == receipt.Fail && r.missingDependencies() {
-			judged.Judgement = receipt.Inconclusive
-		}
 		for _, f := range shown {
 			r.show(f.Name, f.Tail)
 		}

@@ -164,7 +164,6 @@ func (r *run) conclusion(ctx context.Context, err error) {
 		r.incident(journal.AbortedCode, receipt.MakesIndeterminate, "the check was interrupted")
 	default:
 		r.incident("infrastructure", receipt.MakesIndeterminate, cut(err.Error(), 2000))
-		r.lane.cfg.Log.WarnContext(ctx, "check could not be judged", "check_id", r.check.CheckID(), "error", err.Error())
 	}
 	same, now, err := r.lane.meter().Unchanged(context.WithoutCancel(ctx), r.tools.closure)
 	switch {

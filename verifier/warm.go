@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"time"
@@ -22,7 +23,7 @@ import (
 // warmLimits bound the one sandbox that compiles the standard library.
 var warmLimits = sandbox.Limits{
 	WallClock: 30 * time.Minute, MemoryBytes: 8 << 30, Pids: 1024, MilliCPUs: 1000 * 64,
-	OutputBytes: 16 << 20, DiskBytes: 1 << 30,
+	OutputBytes: 16 << 20, DiskBytes: 4 << 30,
 }
 
 // warmVolumeBytes bounds the compiled standard library on disk.
@@ -85,30 +86,62 @@ func (r *run) standardCache(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", problem.Wrap(problem.Indeterminate, errors.Join(err, vol.Remove()), "compile the standard library in the sandbox", "run `striatum doctor`")
 	}
-	if err := vol.Keep(dir); err != nil {
-		return "", fmt.Errorf("keep the cache layer: %w", err)
-	}
-	return dir, nil
+	return dir, keepCache(vol, dir)
 }
 
-// warmPrograms compile and vet what every check of a module needs: a module of
-// one package that imports the standard library, built, vetted and tested.
+// keepCache moves a compiled cache to its place. The go command renews the time
+// of an entry that it uses and that is an hour old, which would copy every entry
+// that a run uses into its layer; a time far ahead keeps it from that.
+func keepCache(vol sandbox.Volume, dir string) error {
+	tmp := dir + ".new"
+	if err := errors.Join(os.RemoveAll(tmp), vol.Keep(tmp)); err != nil {
+		return fmt.Errorf("keep the cache layer: %w", err)
+	}
+	ahead := time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
+	err := filepath.WalkDir(tmp, func(p string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		return os.Chtimes(p, ahead, ahead)
+	})
+	if err != nil {
+		return fmt.Errorf("keep the cache layer: %w", err)
+	}
+	if err := os.Rename(tmp, dir); err != nil {
+		return fmt.Errorf("keep the cache layer: %w", err)
+	}
+	return durable.SyncDir(filepath.Dir(dir))
+}
+
+// warmImports are the packages that a check's cold cache would make it compile
+// and vet again and again: what most tests import. Their own imports come along.
+var warmImports = []string{
+	"bufio", "bytes", "cmp", "context", "crypto/sha256", "database/sql", "embed", "encoding/base64", "encoding/binary",
+	"encoding/hex", "encoding/json", "encoding/xml", "errors", "flag", "fmt", "go/ast", "go/parser", "html/template",
+	"io", "io/fs", "iter", "log", "log/slog", "maps", "math", "math/big", "math/rand", "mime/multipart", "net",
+	"net/http", "net/http/httptest", "net/url", "os", "os/exec", "os/signal", "path", "path/filepath", "reflect",
+	"regexp", "runtime", "runtime/debug", "slices", "sort", "strconv", "strings", "sync", "sync/atomic", "syscall",
+	"testing", "testing/fstest", "testing/iotest", "testing/quick", "text/tabwriter", "text/template", "time",
+	"unicode", "unicode/utf8",
+}
+
+// warmPrograms compile the standard library, and vet as `go vet` and as `go
+// test` do what most tests import of it.
 func warmPrograms(tc toolchain.Toolchain, env gocheck.Environment) []sandbox.Program {
-	files := []sandbox.File{
-		{Path: gocheck.WorkDir + "/go.mod", Mode: 0o644, Data: []byte("module warm.invalid\n\ngo " + strings.TrimPrefix(tc.Version, "go") + "\n")},
-		{Path: gocheck.WorkDir + "/warm.go", Mode: 0o644, Data: []byte("package warm\n")},
-		{Path: gocheck.WorkDir + "/warm_test.go", Mode: 0o644, Data: []byte("package warm\n\nimport \"testing\"\n\nfunc Test(*testing.T) {}\n")},
+	var imports strings.Builder
+	for _, name := range warmImports {
+		fmt.Fprintf(&imports, "import _ %q\n", name)
 	}
-	program := func(args ...string) sandbox.Program {
-		return sandbox.Program{Path: tc.Go, Args: args, Dir: gocheck.WorkDir, Env: env.List()}
+	run := func(args ...string) sandbox.Program { return program(tc.Go, args, gocheck.WorkDir, env.List()) }
+	first := run("build", "std")
+	for name, data := range map[string]string{
+		"go.mod":       "module warm.invalid\n\ngo " + strings.TrimPrefix(tc.Version, "go") + "\n",
+		"warm.go":      "package warm\n\n" + imports.String(),
+		"warm_test.go": "package warm\n\nimport \"testing\"\n\nfunc Test(*testing.T) {}\n",
+	} {
+		first.Files = append(first.Files, sandbox.File{Path: path.Join(gocheck.WorkDir, name), Mode: 0o644, Data: []byte(data)})
 	}
-	first := program("build", "std")
-	first.Files = files
-	return []sandbox.Program{
-		first,
-		program("vet", "std"),
-		program("test", "-count=1", "./..."),
-	}
+	return []sandbox.Program{first, run("vet", "./..."), run("test", "-count=1", "./...")}
 }
 
 // tail keeps the last bytes of what several programs print.

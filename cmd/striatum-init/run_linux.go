@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"striatum/internal/anchors"
+	"striatum/internal/collector"
 	"striatum/internal/launcher"
 	"striatum/internal/reaper"
 )
@@ -25,6 +26,11 @@ func run(args []string) error {
 		}
 		if anchors.Run(args[1], args[2], os.Stdout) != 0 {
 			return errors.New("not every anchor holds")
+		}
+		return nil
+	case "collect":
+		if collector.Main(args[1:], os.Stderr) != 0 {
+			return errors.New("the test binary was not collected")
 		}
 		return nil
 	case "idle":
