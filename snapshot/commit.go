@@ -48,7 +48,7 @@ func snapshotCommit(ctx context.Context, dir, rev string, store *Store, opt Opti
 	if err != nil {
 		return Snapshot{}, err
 	}
-	defer root.Close() //nolint:errcheck // opened for reading
+	defer root.Close()
 	if store != nil {
 		if err := store.prepare(abs); err != nil {
 			return Snapshot{}, err
@@ -58,7 +58,7 @@ func snapshotCommit(ctx context.Context, dir, rev string, store *Store, opt Opti
 	if err != nil {
 		return Snapshot{}, explainCommit(ctx, err, abs, rev)
 	}
-	defer repo.Close() //nolint:errcheck // opened for reading
+	defer repo.Close()
 	repo.Work = workFactor * opt.Limits.Bytes
 	c := committed{ctx: ctx, w: &walker{opt: opt}, wk: newWorker(), repo: repo}
 	if store != nil {
@@ -139,7 +139,7 @@ func (c *committed) tree(id gitrepo.ID, n *node, path string, depth int64) (err 
 
 // soundName refuses the names that no work tree can hold, or that lead elsewhere.
 func soundName(name, path string, again bool) error {
-	why := ""
+	var why string
 	switch {
 	case again:
 		why = "the commit has two entries of this name"
@@ -199,7 +199,7 @@ func (c *committed) file(fo *folder, id gitrepo.ID, k *node, path string) (err e
 	if err != nil {
 		return at(path, err)
 	}
-	defer obj.Close() //nolint:errcheck // opened for reading
+	defer obj.Close()
 	if obj.Size > c.w.opt.Limits.FileBytes {
 		return c.w.tooLong(path, obj.Size)
 	}

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"compress/zlib"
 	"context"
-	"crypto/sha1" //nolint:gosec // git's
+	"crypto/sha1"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -265,7 +265,7 @@ func plant(t testing.TB, dir, kind, body string) string {
 func plantAs(t testing.TB, dir, id, raw string) string {
 	t.Helper()
 	if id == "" {
-		sum := sha1.Sum([]byte(raw)) //nolint:gosec // git's
+		sum := sha1.Sum([]byte(raw))
 		id = hex.EncodeToString(sum[:])
 	}
 	var buf bytes.Buffer
@@ -522,8 +522,7 @@ func TestDamagedPacksNeverGiveAnotherTree(t *testing.T) {
 			}
 			if err != nil {
 				refused++
-				var p *problem.Problem
-				if !errors.As(err, &p) {
+				if _, ok := errors.AsType[*problem.Problem](err); !ok {
 					t.Errorf("%s: %v is no problem", filepath.Base(file), err)
 				}
 			}

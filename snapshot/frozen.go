@@ -92,7 +92,7 @@ func (o *frozen) folder(rel string) (*beneath.Dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer parent.Close() //nolint:errcheck // opened for reading
+	defer parent.Close()
 	name := filepath.Base(rel)
 	if err := parent.Mkdir(name, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
@@ -179,7 +179,7 @@ func (o *frozen) finish(n *node, rel string) (err error) {
 	if err != nil {
 		return err
 	}
-	defer dst.Close() //nolint:errcheck // opened for reading
+	defer dst.Close()
 	var src *beneath.Dir
 	defer func() {
 		if src != nil {

@@ -79,7 +79,7 @@ func (w *walker) file(wk *worker, fo *folder, n *node) error {
 	if err != nil {
 		return w.vanished(path, err)
 	}
-	defer f.Close() //nolint:errcheck // opened for reading
+	defer f.Close()
 	for try := range fileTries {
 		st, err := f.Stat()
 		if err != nil {

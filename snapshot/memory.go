@@ -185,7 +185,7 @@ func (m *memory) encode() []byte {
 	out = binary.BigEndian.AppendUint64(out, uint64(len(m.seen)))
 	for path, e := range m.seen {
 		out = appendString(out, path)
-		for _, v := range []uint64{e.ino, uint64(e.size), uint64(e.mtime), uint64(e.ctime), uint64(e.mode)<<32 | uint64(e.perm)} { //nolint:gosec // bit patterns
+		for _, v := range []uint64{e.ino, uint64(e.size), uint64(e.mtime), uint64(e.ctime), uint64(e.mode)<<32 | uint64(e.perm)} {
 			out = binary.BigEndian.AppendUint64(out, v)
 		}
 		out = append(out, e.sum[:]...)
@@ -196,7 +196,7 @@ func (m *memory) encode() []byte {
 }
 
 func appendString(out []byte, s string) []byte {
-	return append(binary.BigEndian.AppendUint32(out, uint32(len(s))), s...) //nolint:gosec // paths are short
+	return append(binary.BigEndian.AppendUint32(out, uint32(len(s))), s...)
 }
 
 // load reads what encode wrote; anything else leaves m empty.
@@ -220,9 +220,9 @@ func (m *memory) load(data []byte) {
 	entries := make(map[string]remembered, min(count, uint64(len(data)/100)))
 	for range count {
 		path := r.str()
-		e := remembered{ino: r.u64(), size: int64(r.u64()), mtime: int64(r.u64()), ctime: int64(r.u64())} //nolint:gosec // bit patterns
+		e := remembered{ino: r.u64(), size: int64(r.u64()), mtime: int64(r.u64()), ctime: int64(r.u64())}
 		bits := r.u64()
-		e.mode, e.perm = mode(bits>>32), uint32(bits) //nolint:gosec // two halves
+		e.mode, e.perm = mode(bits>>32), uint32(bits)
 		copy(e.sum[:], r.take(sha256.Size))
 		copy(e.blob[:], r.take(sha256.Size))
 		if r.short {

@@ -23,7 +23,7 @@ func TestAStoreInsideTheWorktreeIsRefused(t *testing.T) {
 		wantProblem(t, err, problem.Refused, "inside the worktree")
 	}
 	sibling := dir + "-store"
-	t.Cleanup(func() { os.RemoveAll(sibling) }) //nolint:errcheck // the test is over
+	t.Cleanup(func() { os.RemoveAll(sibling) })
 	if _, err := Freeze(context.Background(), dir, Store{Dir: sibling}, Options{}); err != nil {
 		t.Errorf("a store beside the worktree: %v", err)
 	}
@@ -180,7 +180,7 @@ func TestAnUnchangedFileIsLinkedAndAChangedOneIsNot(t *testing.T) {
 		if root.LocalFS() && (!linked("same") || !linked("a/deep")) {
 			t.Error("an unchanged file was copied")
 		}
-		root.Close() //nolint:errcheck // the test is over
+		root.Close()
 	}
 }
 
@@ -196,7 +196,7 @@ func TestReuseSeesEveryChange(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer open.Close() //nolint:errcheck // the test is over
+	defer open.Close()
 	check := func(what string) {
 		t.Helper()
 		got, err := Digest(context.Background(), dir, opt)

@@ -126,9 +126,9 @@ func (fo *folder) release() {
 	if fo.refs.Add(-1) > 0 {
 		return
 	}
-	fo.src.Close() //nolint:errcheck // opened for reading
+	fo.src.Close()
 	if fo.dst != nil {
-		fo.dst.Close() //nolint:errcheck // opened for reading
+		fo.dst.Close()
 	}
 }
 

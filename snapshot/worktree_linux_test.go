@@ -141,7 +141,7 @@ func TestWhatHasNoContentIsRefusedWithItsPath(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(func() { l.Close() }) //nolint:errcheck // the test is over
+			t.Cleanup(func() { l.Close() })
 		}},
 		{"device", "a/null", "it is a device", func(t *testing.T, at string) {
 			if err := unix.Mknod(at, unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))); err != nil {
@@ -385,7 +385,7 @@ func TestTheCopyOfAFileBeingWrittenHasItsDigest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close() //nolint:errcheck // the test is over
+	defer f.Close()
 	var stop atomic.Bool
 	var wg sync.WaitGroup
 	wg.Go(func() {

@@ -32,7 +32,7 @@ func TestNothingIsOpenedThroughALink(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer d.Close() //nolint:errcheck // the test is over
+	defer d.Close()
 	for _, rel := range []string{"dir", "dir/f", "out", "out/f", "file", "magic", "magic/etc/passwd", "abs/f"} {
 		if _, err := d.ReadFile(rel, 10); !errors.Is(err, ErrLink) {
 			t.Errorf("ReadFile(%q) = %v, want ErrLink", rel, err)
@@ -66,7 +66,7 @@ func TestAFIFONeverBlocks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer d.Close() //nolint:errcheck // the test is over
+	defer d.Close()
 	if _, err := d.ReadFile("p", 10); !errors.Is(err, ErrNotRegular) {
 		t.Errorf("ReadFile of a FIFO = %v, want ErrNotRegular", err)
 	}
@@ -82,7 +82,7 @@ func TestALeaseTellsOfWriters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer d.Close() //nolint:errcheck // the test is over
+	defer d.Close()
 	take := func() (*File, bool) {
 		f, err := d.File("f")
 		if err != nil {
@@ -144,7 +144,7 @@ func TestCreateIsExclusive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer d.Close() //nolint:errcheck // the test is over
+	defer d.Close()
 	f, err := d.Create("f", 0o600)
 	if err != nil {
 		t.Fatal(err)

@@ -116,7 +116,8 @@ func fromUnix(st *unix.Stat_t) Stat {
 	out := Stat{
 		Perm: st.Mode & 0o7777, Size: st.Size,
 		MtimeNs: st.Mtim.Nano(), CtimeNs: st.Ctim.Nano(),
-		Dev: uint64(st.Dev), Ino: st.Ino, UID: st.Uid, GID: st.Gid,
+		Dev: uint64(st.Dev), //nolint:unconvert // 32 bits on some machines
+		Ino: st.Ino, UID: st.Uid, GID: st.Gid,
 	}
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFREG:
@@ -164,7 +165,7 @@ func (d *Dir) LocalFS() bool {
 	if unix.Fstatfs(d.fd, &st) != nil {
 		return false
 	}
-	switch int64(st.Type) {
+	switch int64(st.Type) { //nolint:unconvert // 32 bits on some machines
 	case unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC, unix.TMPFS_MAGIC:
 		return true
 	}

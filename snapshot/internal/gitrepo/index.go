@@ -162,7 +162,7 @@ func (p *indexParser) entry(last string) (e entry, folder bool, err error) {
 		if err != nil || strip > uint64(len(last)) {
 			return e, false, fmt.Errorf("%w: a shared name is malformed", ErrIndex)
 		}
-		prefix = last[:len(last)-int(strip)] //nolint:gosec // at most len(last)
+		prefix = last[:len(last)-int(strip)]
 	}
 	if p.at > len(p.text) {
 		return e, false, fmt.Errorf("%w: an entry ends early", ErrIndex)

@@ -110,7 +110,8 @@ func (o *Object) Verify() error {
 	if n, err := io.ReadFull(o.r, more[:]); o.left != 0 || n != 0 || !errors.Is(err, io.EOF) {
 		return fmt.Errorf("%w: object %s does not end where it says", ErrObject, o.id)
 	}
-	sum, collides := []byte(nil), false
+	var sum []byte
+	var collides bool
 	if cd, ok := o.sum.(sha1cd.CollisionResistantHash); ok {
 		sum, collides = cd.CollisionResistantSum(nil)
 	} else {
