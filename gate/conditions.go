@@ -211,7 +211,7 @@ func (j *judge) askTrustInBytes(r *receipt.Receipt) {
 		j.add(WeakerThanBuiltin, "striatum workflow shapes", "a builtin+toolchain check covers what this external check does")
 	}
 	closure := closureOf(r)
-	switch j.in.attestation(r.Check.Digest, closure) {
+	switch j.attestation(r) {
 	case AttestationMissing:
 		j.add(AttestationMissing, j.attest(), "no operator attested the bytes %s for this check", closure)
 	case AttestationRevoked:

@@ -34,12 +34,13 @@ func Evaluate(in Input) Report {
 	required := requirements(in.Required)
 	h := newHistory(&in)
 	drift := in.drift()
+	attested := in.attestations()
 	lanes := 0 // claims that rest on an isolated lane
 	shared := r.Store.Class != seal.ClassIsolated
 	known := make(map[string]bool, len(required))
 	for i, req := range required {
 		known[req.ClaimID] = true
-		j := judge{in: &in, history: h, req: req, floor: r.Floor, drift: drift}
+		j := judge{in: &in, history: h, req: req, floor: r.Floor, drift: drift, attested: attested}
 		j.ambiguous = i > 0 && required[i-1].ClaimID == req.ClaimID ||
 			i+1 < len(required) && required[i+1].ClaimID == req.ClaimID
 		c := j.claim()
@@ -121,6 +122,7 @@ type judge struct {
 	ambiguous bool // the claim is required twice, differently
 	floor     claim.Status
 	drift     []string
+	attested  map[bytesKey]Code
 
 	authored     claim.Claim
 	found        bool // the ledger has the claim
@@ -234,12 +236,22 @@ func (j *judge) rung(r *receipt.Receipt) Rung {
 	switch {
 	case builtin || j.req.CheckID == "":
 		return RungNone
-	case r != nil && j.in.attestation(r.Check.Digest, closureOf(r)) == "":
+	case r != nil && j.attestation(r) == "":
 		return RungAttested
 	case r != nil || j.req.Pinned:
 		return RungPinnedUnattested
 	}
 	return RungNamedUnpinned
+}
+
+// attestation says whether an operator's word covers the receipt's bytes: the
+// empty code, or why not.
+func (j *judge) attestation(r *receipt.Receipt) Code {
+	closure := closureOf(r)
+	if code, ok := j.attested[bytesKey{r.Check.Digest, closure}]; ok && closure != "" {
+		return code
+	}
+	return AttestationMissing
 }
 
 func (j *judge) skipsAllowed() SkipsAllowed {

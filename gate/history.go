@@ -116,21 +116,24 @@ func newHistory(in *Input) *history {
 		}
 	}
 	records := make([]record, 0, len(in.History)+len(in.Opened)+len(in.Places))
-	seen := make(map[string]bool, len(in.History))
+	seen := make(map[string]inputKey, len(in.History))
 	add := func(v *receipt.Verified, position int64) {
 		if v == nil {
+			return
+		}
+		if key, ok := seen[v.Seal()]; ok {
+			h.place(key, v.Seal(), position)
 			return
 		}
 		r := v.Receipt()
 		if r.RepositoryID != in.RepositoryID {
 			return
 		}
-		first := !seen[v.Seal()]
-		seen[v.Seal()] = true
-		h.see(v.Seal(), &r, position, first)
-		if first {
-			records = append(records, record{epoch: r.LaneEpoch, sequence: r.Sequence, seal: v.Seal(), prev: r.PrevSeal})
-		}
+		key := keyOf(&r)
+		seen[v.Seal()] = key
+		h.place(key, v.Seal(), position)
+		h.count(key, v.Seal(), &r)
+		records = append(records, record{epoch: r.LaneEpoch, sequence: r.Sequence, seal: v.Seal(), prev: r.PrevSeal})
 	}
 	for _, e := range in.History {
 		add(e.Verified, e.LogPosition)
@@ -150,17 +153,16 @@ func newHistory(in *Input) *history {
 	return h
 }
 
-// see counts one receipt.
-func (h *history) see(seal string, r *receipt.Receipt, position int64, first bool) {
-	key := keyOf(r)
-	// What an operator explained away supersedes nothing: were it lost, its hole
-	// would be explained too.
+// place notes where in the log a receipt stands. What an operator explained
+// away supersedes nothing: were it lost, its hole would be explained too.
+func (h *history) place(key inputKey, seal string, position int64) {
 	if n := h.newest[key]; !h.explained[seal] && (position > n.position || position == n.position && seal > n.seal) {
 		h.newest[key] = newest{position, seal}
 	}
-	if !first {
-		return
-	}
+}
+
+// count counts one receipt.
+func (h *history) count(key inputKey, seal string, r *receipt.Receipt) {
 	a := h.attemptsOf(key)
 	a.Made++
 	switch r.Classification {
@@ -360,20 +362,23 @@ func (in *Input) lane(keyID string, position int64) (Lane, Code) {
 	return covering, ""
 }
 
-// attestation says whether an operator's word covers these bytes: the empty
-// code, or why not.
-func (in *Input) attestation(check, closure string) Code {
-	code := AttestationMissing
+// bytesKey is what an attestation is about.
+type bytesKey struct{ check, closure string }
+
+// attestations says for each check and closure that an operator spoke of
+// whether his word stands: the empty code, or AttestationRevoked.
+func (in *Input) attestations() map[bytesKey]Code {
+	out := make(map[bytesKey]Code, len(in.Attestations))
 	for _, a := range in.Attestations {
-		if a.CheckDigest != check || a.ClosureSHA256 != closure || closure == "" {
-			continue
+		k := bytesKey{a.CheckDigest, a.ClosureSHA256}
+		switch code, known := out[k]; {
+		case a.RevokedAt == 0:
+			out[k] = ""
+		case !known || code != "":
+			out[k] = AttestationRevoked
 		}
-		if a.RevokedAt == 0 {
-			return ""
-		}
-		code = AttestationRevoked
 	}
-	return code
+	return out
 }
 
 // floor is the higher of the caller's and the policy's, and at least ASSERTED.
