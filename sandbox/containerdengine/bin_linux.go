@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"time"
 
@@ -143,11 +144,13 @@ func (b *box) Discard() {
 	b.discard.Do(func() {
 		b.e.bin.ends.Go(func() {
 			b.killAll()
+			drained := b.drain()
 			if !b.awaitExit(exitLimit) {
 				b.e.cfg.Log.Warn("a killed sandbox does not end", "sandbox", b.id)
 			} else {
 				b.e.ids.Give(b.ids)
 			}
+			<-drained
 			b.closeStreams()
 			b.e.bin.put(b)
 		})
@@ -182,6 +185,20 @@ func (b *box) awaitExit(limit time.Duration) bool {
 	case <-timer.C:
 		return false
 	}
+}
+
+// drain reads what is left of the launcher's output to its end, at most
+// exitLimit long: the shim has the pipe's other side open for reading too, and
+// hangs on a full one even when this side is closed.
+func (b *box) drain() (done <-chan struct{}) {
+	ended := make(chan struct{})
+	timer := time.AfterFunc(exitLimit, b.streams.Cancel)
+	go func() {
+		defer close(ended)
+		defer timer.Stop()
+		_, _ = io.Copy(io.Discard, b.streams.Stdout)
+	}()
+	return ended
 }
 
 func (b *box) closeStreams() {
@@ -228,6 +245,7 @@ func (b *box) unmount() error {
 func (b *box) abandon() error {
 	if b.task != nil {
 		b.killAll()
+		<-b.drain()
 	}
 	err := b.remove()
 	b.closeStreams()
@@ -235,14 +253,32 @@ func (b *box) abandon() error {
 	return err
 }
 
-// explain adds what the user can do about a failure of containerd.
+// goneWait is how long after an error a killed containerd may take to be seen
+// as gone.
+const goneWait = time.Second
+
+// explain adds to an error what the user can do about it.
 func (e *Engine) explain(err error) error {
-	if e.d.ended != nil {
-		select {
-		case <-e.d.ended:
-			return problem.Wrap(problem.Indeterminate, err, "containerd has ended", "run the command again")
-		default:
-		}
+	if e.gone() {
+		return problem.Wrap(problem.Indeterminate, err, "containerd has ended", "run the command again")
 	}
 	return problem.Wrap(problem.Indeterminate, err, "make a sandbox", "run `striatum doctor`")
+}
+
+// gone says whether a private containerd has ended.
+func (e *Engine) gone() bool {
+	if e.d.ended == nil {
+		return false
+	}
+	if _, err := e.d.client.Version(context.Background()); err == nil {
+		return false
+	}
+	timer := time.NewTimer(goneWait)
+	defer timer.Stop()
+	select {
+	case <-e.d.ended:
+		return true
+	case <-timer.C:
+		return false
+	}
 }

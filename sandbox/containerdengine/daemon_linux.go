@@ -71,7 +71,7 @@ disabled_plugins = [
 
 // startDaemon starts a private containerd whose state is in dir, a folder of
 // the engine's alone.
-func startDaemon(ctx context.Context, dir, initPath, containerdPath, shimPath string) (d *daemon, err error) {
+func startDaemon(ctx context.Context, dir, initPath, containerdPath, shimPath string) (_ *daemon, err error) {
 	own := filepath.Join(dir, "own")
 	if err := os.Mkdir(own, 0o711); err != nil {
 		return nil, fmt.Errorf("make folder: %w", err)
@@ -98,7 +98,7 @@ func startDaemon(ctx context.Context, dir, initPath, containerdPath, shimPath st
 		Pdeathsig:  unix.SIGKILL, // sent when the mount thread's process, or that thread, ends
 		Setsid:     true,
 	}
-	d = &daemon{dir: own, ended: make(chan struct{})}
+	d := &daemon{dir: own, ended: make(chan struct{})}
 	d.mounts, err = mountns.Start(func() (int, error) {
 		if err := cmd.Start(); err != nil {
 			return 0, fmt.Errorf("start containerd: %w", err)
@@ -174,14 +174,14 @@ func joinDaemon(ctx context.Context, dir, socket string) (*daemon, error) {
 	if err := os.Mkdir(d.dir, 0o711); err != nil {
 		return nil, fmt.Errorf("make folder: %w", err)
 	}
-	if err := d.dial(ctx, socket); err != nil {
-		return nil, problem.Wrap(problem.Missing, err, "talk to containerd", "start it, or leave its socket out of the configuration to have a private one")
-	}
 	pid, err := peer(ctx, socket)
 	if err == nil {
-		d.mounts, err = mountns.Start(func() (int, error) { return pid, nil })
+		err = d.dial(ctx, socket)
 	}
 	if err != nil {
+		return nil, problem.Wrap(problem.Missing, err, "talk to containerd", "start it, or leave its socket out of the configuration to have a private one")
+	}
+	if d.mounts, err = mountns.Start(func() (int, error) { return pid, nil }); err != nil {
 		return nil, errors.Join(err, d.client.Close())
 	}
 	return d, nil

@@ -232,14 +232,16 @@ func (e *Engine) describeWith(binaries ...string) sandbox.Description {
 // Close removes everything that the engine made.
 func (e *Engine) Close() error {
 	err := e.bin.close()
-	err = errors.Join(err, e.d.stop(), e.ids.Close())
+	err = errors.Join(err, e.removeNamespace(), e.d.stop(), e.ids.Close())
 	return errors.Join(err, e.removeGroups(), removeTree(e.dir), e.lock.Close())
 }
 
 // context returns ctx for calls in the engine's containerd namespace.
 func (e *Engine) context(ctx context.Context) context.Context {
-	return namespaces.WithNamespace(ctx, "striatum-"+e.id)
+	return namespaces.WithNamespace(ctx, e.namespace())
 }
+
+func (e *Engine) namespace() string { return "striatum-" + e.id }
 
 // name makes a random name.
 func (e *Engine) name() (string, error) {

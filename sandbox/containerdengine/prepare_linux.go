@@ -172,7 +172,13 @@ func (b *box) source(i int, m sandbox.Mount) (string, error) {
 		}
 		source = v.dir
 	}
-	if m.Kind == sandbox.Scratch || m.Kind == sandbox.ReadOnly && m.Volume == nil {
+	if m.Kind == sandbox.Scratch {
+		return "", nil
+	}
+	if m.Kind == sandbox.ReadOnly && m.Volume == nil {
+		if _, err := os.Stat(source); err != nil {
+			return "", fmt.Errorf("prepare sandbox: mount at %q: %w", m.Target, err)
+		}
 		return source, nil
 	}
 	target := filepath.Join(b.e.d.dir, "mounts", b.id, strconv.Itoa(i))

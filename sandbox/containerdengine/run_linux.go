@@ -340,6 +340,9 @@ func (r *running) finish(ctx context.Context, err error, took time.Duration) (sa
 		}
 		return r.result, nil
 	}
+	if r.b.e.gone() {
+		return sandbox.Result{}, r.b.e.explain(err)
+	}
 	reason := strings.TrimSpace(err.Error() + " " + r.b.stderr.String())
 	return sandbox.Result{}, &sandbox.PostureError{Posture: r.result.Posture, Reason: reason}
 }

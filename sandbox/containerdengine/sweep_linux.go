@@ -132,6 +132,27 @@ func removeTree(dir string) error {
 	return nil
 }
 
+// removeNamespace removes the engine's empty namespace from the host's
+// containerd.
+func (e *Engine) removeNamespace() error {
+	if e.d.reaper != nil {
+		return nil
+	}
+	err := retry(func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), dialLimit)
+		defer cancel()
+		err := e.d.client.NamespaceService().Delete(ctx, e.namespace())
+		if errdefs.IsNotFound(err) {
+			return nil
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("remove containerd's namespace: %w", err)
+	}
+	return nil
+}
+
 // sweepHost removes the engine's own containers from the host's containerd,
 // and its own mounts from that one's mount namespace.
 func (e *Engine) sweepHost(ctx context.Context) error {
