@@ -84,7 +84,7 @@ func (l *launcher) writeFile(f initproto.File) error {
 		return err
 	}
 	fd, err := unix.Openat2(dirFD, path.Base(rel), &unix.OpenHow{
-		Flags:   unix.O_WRONLY | unix.O_CREAT | unix.O_TRUNC | unix.O_NOFOLLOW | unix.O_CLOEXEC,
+		Flags:   unix.O_WRONLY | unix.O_CREAT | unix.O_TRUNC | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC,
 		Mode:    0o600,
 		Resolve: beneath,
 	})

@@ -5,19 +5,20 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-// Run mounts /proc of its pid namespace and a private tmpfs at args[0], then
-// runs the command args[1:] until it ends, reaping every orphan. SIGTERM is
-// passed on to the command.
+// Run mounts /proc of its pid namespace and a private tmpfs at each of the
+// folders in args[0], separated by colons, then runs the command args[1:] until
+// it ends, reaping every orphan. SIGTERM is passed on to the command.
 func Run(args []string) error {
 	if os.Getpid() != 1 || len(args) < 2 {
-		return errors.New("usage: striatum-init daemon DIR COMMAND [ARGUMENT…], as the first process of a pid namespace")
+		return errors.New("usage: striatum-init daemon DIR[:DIR…] COMMAND [ARGUMENT…], as the first process of a pid namespace")
 	}
-	if err := prepare(args[0]); err != nil {
+	if err := prepare(filepath.SplitList(args[0])); err != nil {
 		return err
 	}
 	signals := make(chan os.Signal, 1)
@@ -38,15 +39,17 @@ func Run(args []string) error {
 }
 
 // prepare makes the namespace's own mounts.
-func prepare(dir string) error {
+func prepare(dirs []string) error {
 	if err := unix.Mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
 	}
 	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
 		return fmt.Errorf("mount proc: %w", err)
 	}
-	if err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0711"); err != nil {
-		return fmt.Errorf("mount private folder: %w", err)
+	for _, dir := range dirs {
+		if err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0711"); err != nil {
+			return fmt.Errorf("mount private folder %q: %w", dir, err)
+		}
 	}
 	return nil
 }

@@ -44,6 +44,23 @@ type daemon struct {
 	// closed when it is gone.
 	reaper *os.Process
 	ended  chan struct{}
+	// madeShimDir says that shimDir was not there before.
+	madeShimDir bool
+}
+
+// shimDir is where every shim puts its socket, whatever it is told. A private
+// containerd has a tmpfs of its own there.
+const shimDir = "/run/containerd"
+
+func makeShimDir() (made bool, err error) {
+	err = os.Mkdir(shimDir, 0o711)
+	if errors.Is(err, os.ErrExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("make folder for shims: %w", err)
+	}
+	return true, nil
 }
 
 // daemonConfig is the configuration of a private containerd: nothing but what
@@ -89,7 +106,11 @@ func startDaemon(ctx context.Context, dir, initPath, containerdPath, shimPath st
 	}
 	defer logFile.Close()
 
-	cmd := exec.Command(initPath, "daemon", own, containerdPath, "--config", config)
+	made, err := makeShimDir()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(initPath, "daemon", own+":"+shimDir, containerdPath, "--config", config)
 	cmd.Env = []string{"PATH=" + filepath.Dir(shimPath) + ":/usr/sbin:/usr/bin:/sbin:/bin"}
 	cmd.Stdout, cmd.Stderr = logFile, logFile
 	cmd.Dir = "/"
@@ -98,7 +119,7 @@ func startDaemon(ctx context.Context, dir, initPath, containerdPath, shimPath st
 		Pdeathsig:  unix.SIGKILL, // sent when the mount thread's process, or that thread, ends
 		Setsid:     true,
 	}
-	d := &daemon{dir: own, ended: make(chan struct{})}
+	d := &daemon{dir: own, ended: make(chan struct{}), madeShimDir: made}
 	d.mounts, err = mountns.Start(func() (int, error) {
 		if err := cmd.Start(); err != nil {
 			return 0, fmt.Errorf("start containerd: %w", err)
@@ -222,6 +243,12 @@ func (d *daemon) stop() error {
 			err = errors.Join(err, kerr)
 		}
 		<-d.ended
+	}
+	if d.madeShimDir {
+		// Another lane, or the host's containerd, may need it by now.
+		if rerr := unix.Rmdir(shimDir); rerr != nil && !errors.Is(rerr, unix.ENOTEMPTY) && !errors.Is(rerr, unix.EBUSY) && !errors.Is(rerr, unix.ENOENT) {
+			err = errors.Join(err, fmt.Errorf("remove folder for shims: %w", rerr))
+		}
 	}
 	return err
 }

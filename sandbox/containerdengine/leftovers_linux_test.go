@@ -103,8 +103,15 @@ var spinning = sandbox.Program{
 	Path: "/bin/sh", Args: []string{"sh", "-c", "sleep 600 & echo up; while :; do :; done"}, Dir: "/tmp", Env: []string{"PATH=/usr/bin"},
 }
 
+// shimSockets lists where shims put their sockets on the host.
+func shimSockets() string {
+	entries, _ := os.ReadDir("/run/containerd/s")
+	return fmt.Sprint(entries)
+}
+
 func TestNothingIsLeftAfterClose(t *testing.T) {
 	cfg := testenv.Containerd(t)
+	sockets := shimSockets()
 	e, err := containerdengine.Open(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -128,6 +135,9 @@ func TestNothingIsLeftAfterClose(t *testing.T) {
 	}
 	if left := leftovers(cfg.Home); left != "" {
 		t.Errorf("left:\n%s", left)
+	}
+	if now := shimSockets(); now != sockets {
+		t.Errorf("shim sockets were %s, are %s", sockets, now)
 	}
 }
 
