@@ -100,6 +100,8 @@ func (r *run) execute(ctx context.Context, sb sandbox.Sandbox, programs []sandbo
 	if err != nil {
 		return nil, err
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.mergePosture(res.Posture)
 	x := &execution{programs: res.Programs, hit: res.Hit}
 	x.fact = receipt.Execution{

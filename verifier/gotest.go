@@ -2,8 +2,9 @@ package verifier
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"io"
+	"sync"
 
 	"striatum/receipt"
 	"striatum/sandbox"
@@ -96,39 +97,55 @@ func (t *testRun) runs(x *execution) []gocheck.PackageRun {
 	return runs
 }
 
-// realTests runs the compiled tests twice and judges each run.
+// realTests runs the compiled tests twice and judges each run. The two run side
+// by side: within a run the packages come one after the other, so that together
+// they load the machine as the go command's own parallelism does.
 func (r *run) realTests(ctx context.Context, boxes []sandbox.Sandbox, binaries []gocheck.Binary) error {
-	var results [2]gocheck.Results
-	programs := r.testPrograms(binaries)
+	r.step("both runs")
+	errs := make([]error, len(boxes))
+	var results []gocheck.Results
+	var both sync.WaitGroup
 	for i, sb := range boxes {
-		r.step(fmt.Sprintf("run %d of 2", i+1))
-		t := &testRun{binaries: binaries}
-		x, err := r.execute(ctx, sb, programs, t.sink)
-		if err != nil {
-			return err
-		}
-		sb.Discard()
-		runs := t.runs(x)
-		judged := gocheck.JudgeTests(r.source.discovery, runs)
-		results[i] = judged.Results
-		r.judged(x, judged)
-		r.census(judged)
-		for _, run := range runs {
-			if run.Tally == nil {
-				continue
+		both.Go(func() {
+			t := &testRun{binaries: binaries}
+			x, err := r.execute(ctx, sb, r.testPrograms(binaries), t.sink)
+			sb.Discard()
+			if err != nil {
+				errs[i] = err
+				return
 			}
-			for _, f := range run.Tally.Failures() {
-				r.show(run.ImportPath+" "+f.Test, f.Tail)
-			}
-		}
-		if err := r.note(judged.Judgement); err != nil {
-			return err
-		}
+			runs := t.runs(x)
+			judged := gocheck.JudgeTests(r.source.discovery, runs)
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			results = append(results, judged.Results)
+			errs[i] = r.tested(x, runs, judged)
+		})
+	}
+	both.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
 	}
 	a, b, findings := gocheck.CompareRuns(results[0], results[1])
 	r.body.Executions[0].ResultSHA256, r.body.Executions[1].ResultSHA256 = a.SHA256(), b.SHA256()
 	r.body.Findings = append(r.body.Findings, findings...)
 	return nil
+}
+
+// tested adds one judged run to the body, and notes it at once if it failed.
+// The caller holds the lock.
+func (r *run) tested(x *execution, runs []gocheck.PackageRun, judged gocheck.Judged) error {
+	r.judged(x, judged)
+	r.census(judged)
+	for _, run := range runs {
+		if run.Tally == nil {
+			continue
+		}
+		for _, f := range run.Tally.Failures() {
+			r.show(run.ImportPath+" "+f.Test, f.Tail)
+		}
+	}
+	return r.note(judged.Judgement)
 }
 
 // census keeps the census of the first run, or of the first one that failed.

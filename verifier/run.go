@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"striatum/internal/problem"
@@ -37,6 +38,8 @@ type run struct {
 	tools   tools
 	limits  sandbox.Limits
 	entry   *journal.Entry
+
+	mu      sync.Mutex // guards what two runs side by side change in the body
 	body    receipt.Receipt
 	source  goSource
 	modules modules.Set
