@@ -1,0 +1,67 @@
+package rootcmd_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"striatum/internal/cli"
+	"striatum/internal/cli/rootcmd"
+)
+
+// run executes striatum with args, in an empty environment.
+func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	f := &cli.Factory{
+		Streams: cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs},
+		Getenv:  func(string) string { return "" },
+		Getwd:   func() (string, error) { return t.TempDir(), nil },
+		Now:     func() time.Time { return time.Unix(0, 0) },
+	}
+	root := rootcmd.New(f)
+	root.SetArgs(args)
+	code = cli.Run(t.Context(), root, f.Streams)
+	return code, out.String(), errs.String()
+}
+
+func TestCompletionIsPrintedForEachShell(t *testing.T) {
+	for shell, want := range map[string]string{"bash": "complete -o default", "zsh": "#compdef striatum", "fish": "complete -c striatum"} {
+		code, stdout, stderr := run(t, "completion", shell)
+		if code != 0 || !strings.Contains(stdout, want) || stderr != "" {
+			t.Errorf("completion %s: exit %d, %d bytes without %q, stderr %q", shell, code, len(stdout), want, stderr)
+		}
+	}
+}
+
+func TestCommandsAreCompleted(t *testing.T) {
+	code, stdout, _ := run(t, cobra.ShellCompRequestCmd, "gate", "")
+	if code != 0 || !strings.Contains(stdout, "read\t") || !strings.Contains(stdout, "check\t") {
+		t.Errorf("exit %d, got %q", code, stdout)
+	}
+}
+
+func TestEveryCommandHasAnExampleAndOneLineOfWhatItDoes(t *testing.T) {
+	var visit func(cmd *cobra.Command)
+	visit = func(cmd *cobra.Command) {
+		if cmd.Short == "" || cmd.Example == "" {
+			t.Errorf("%q: short %q, example %q", cmd.CommandPath(), cmd.Short, cmd.Example)
+		}
+		for _, below := range cmd.Commands() {
+			visit(below)
+		}
+	}
+	visit(rootcmd.New(&cli.Factory{}))
+}
+
+func TestUnknownCommandsAndFlagsAreUsageErrors(t *testing.T) {
+	for _, args := range [][]string{{"frobnicate"}, {"--frobnicate"}, {"gate", "frobnicate"}, {"gate", "read", "--frobnicate"}} {
+		code, stdout, stderr := run(t, args...)
+		if code != 2 || stdout != "" || !strings.Contains(stderr, "hint:") {
+			t.Errorf("%v: exit %d, stdout %q, stderr %q", args, code, stdout, stderr)
+		}
+	}
+}
