@@ -28,6 +28,10 @@ const (
 // heapLimit bounds the launcher's memory, which counts against the sandbox's.
 const heapLimit = 96 << 20
 
+// processors bounds the threads that run Go code, whatever the host has: all
+// threads of the launcher together stay below ocispec.InitPids.
+const processors = 2
+
 // idleThreads is how many operating system threads are made beforehand, so
 // that a sandbox at its process limit cannot stop the launcher.
 const idleThreads = 8
@@ -48,6 +52,7 @@ func Run(in io.Reader, out io.Writer) error {
 		return errors.New("not the first process of a sandbox")
 	}
 	debug.SetMemoryLimit(heapLimit)
+	runtime.GOMAXPROCS(processors)
 	if err := isolateSelf(); err != nil {
 		return err
 	}

@@ -1,0 +1,78 @@
+package rootfs
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func TestRootHoldsLinksGeneratedFilesAndPointsOnly(t *testing.T) {
+	host, dir := t.TempDir(), filepath.Join(t.TempDir(), "root")
+	for _, d := range []string{"usr/bin", "usr/lib", "usr/lib64", "etc/alternatives", "etc/ssl/certs"} {
+		if err := os.MkdirAll(filepath.Join(host, d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, text := range map[string]string{
+		"etc/passwd": "secret:x:0:0", "etc/shadow": "secret", "etc/ld.so.cache": "cache", "etc/ssl/certs/ca-certificates.crt": "certs",
+	} {
+		if err := os.WriteFile(filepath.Join(host, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for link, to := range map[string]string{"awk": "/usr/bin/mawk", "odd": "/home/somebody/awk"} {
+		if err := os.Symlink(to, filepath.Join(host, "etc/alternatives", link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	points := []Point{{Path: "/workspace"}, {Path: "/opt/a/file", File: true}}
+	if err := Make(dir, filepath.Join(host, "usr"), filepath.Join(host, "etc"), points); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, _ := filepath.Rel(dir, p)
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		if info.Mode().Perm()&0o022 != 0 && d.Type() != fs.ModeSymlink {
+			t.Errorf("%s can be written by others: %v", rel, info.Mode())
+		}
+		switch d.Type() {
+		case fs.ModeSymlink:
+			got[rel], err = os.Readlink(p)
+		case 0:
+			var data []byte
+			data, err = os.ReadFile(p)
+			got[rel] = string(data)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"bin": "usr/bin", "lib": "usr/lib", "lib64": "usr/lib64", "etc/ld.so.cache": "cache", "etc/ssl/certs/ca-certificates.crt": "certs",
+		"etc/alternatives/awk": "/usr/bin/mawk", "opt/a/file": "", "etc/localtime": "/usr/share/zoneinfo/Etc/UTC", "etc/resolv.conf": "",
+	} {
+		if have, ok := got[name]; !ok || have != want {
+			t.Errorf("%s is %q (%v), want %q", name, have, ok, want)
+		}
+	}
+	for _, name := range []string{"sbin", "etc/shadow", "etc/alternatives/odd"} {
+		if _, ok := got[name]; ok {
+			t.Errorf("%s is there", name)
+		}
+	}
+	if got["etc/passwd"] == "secret:x:0:0" {
+		t.Error("the host's accounts are there")
+	}
+	if err := Make(dir, filepath.Join(host, "usr"), filepath.Join(host, "etc"), nil); err == nil {
+		t.Error("a root was made twice in one place")
+	}
+}
