@@ -10,6 +10,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"sync"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -131,6 +132,7 @@ func isolateSelf() error {
 	unix.Umask(0o022)
 	// Taken and dropped, not ignored: a program would inherit that.
 	signal.Notify(make(chan os.Signal, 1))
+	resetIgnored()
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("become undumpable: %w", err)
 	}
@@ -139,6 +141,21 @@ func isolateSelf() error {
 		return fmt.Errorf("restrict root mount: %w", err)
 	}
 	return nil
+}
+
+// resetIgnored gives back their default to signals that whoever started the lane
+// ignores and that the runtime leaves alone (32 and 33): a program would inherit
+// it. The kernel's struct sigaction is four words here: handler, flags, restorer
+// and mask; its zero value is the default action.
+func resetIgnored() {
+	const sigIgn, words, maxSignal = 1, 4, 64
+	for sig := uintptr(1); sig <= maxSignal; sig++ {
+		var now, zero [words]uint64
+		_, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGACTION, sig, 0, uintptr(unsafe.Pointer(&now)), 8, 0, 0)
+		if errno == 0 && now[0] == sigIgn {
+			unix.RawSyscall6(unix.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&zero)), 0, 8, 0, 0)
+		}
+	}
 }
 
 // closeInherited closes every descriptor from 3 up except the runtime's own.

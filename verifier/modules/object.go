@@ -84,6 +84,9 @@ func (f *fetch) download(ctx context.Context, src source, v module.Version, kind
 		}
 		return object{}, &storeFault{err}
 	}
+	if ctx.Err() != nil { // an end that came with the end of the time is none
+		return object{}, sourceError(ctx, ctx.Err())
+	}
 	h1, err := hash(out.Name(), v, kind)
 	if err != nil {
 		return object{}, &badBytes{err}
