@@ -1,0 +1,52 @@
+package archtest
+
+import (
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// The pages that name files and folders of the repository, or link to them.
+var pages = []string{
+	"README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/architecture.md", "docs/claims.md", "docs/dependencies.md",
+	"docs/formats.md", "docs/go-checks.md", "docs/limits.md", "docs/store.md", "docs/threat-model.md",
+}
+
+var (
+	link   = regexp.MustCompile(`\]\(([^)#:]+)\)`)
+	goFile = regexp.MustCompile("`((?:[a-z-]+/)+[a-z_]+\\.go)`")
+)
+
+func TestPagesLinkAndNameFilesThatExist(t *testing.T) {
+	for _, page := range pages {
+		text := read(t, page)
+		var names []string
+		for _, m := range link.FindAllStringSubmatch(text, -1) {
+			names = append(names, path.Join(path.Dir(page), m[1]))
+		}
+		for _, m := range goFile.FindAllStringSubmatch(text, -1) {
+			names = append(names, m[1])
+		}
+		for _, name := range names {
+			if _, err := os.Stat(filepath.Join("..", "..", filepath.FromSlash(name))); err != nil {
+				t.Errorf("%s names %s, which does not exist", page, name)
+			}
+		}
+	}
+}
+
+func TestArchitecturePageHasEveryPackage(t *testing.T) {
+	text := read(t, "docs/architecture.md")
+	for _, p := range list(t) {
+		name := p.name()
+		if strings.HasPrefix(name, "internal/cli/") || strings.HasPrefix(name, "snapshot/internal/") {
+			continue // one per command; a package's own
+		}
+		if !strings.Contains(text, "`"+name+"`") {
+			t.Errorf("docs/architecture.md does not name %s", name)
+		}
+	}
+}
