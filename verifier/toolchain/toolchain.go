@@ -28,7 +28,7 @@ import (
 const (
 	maxAnswerBytes = 64 << 10
 	askTimeout     = 30 * time.Second
-	installHint    = "install Go from https://go.dev/dl/ to /usr/local/go (on Debian: apt-get install golang-go), or set toolchain.go to an absolute path"
+	installHint    = "install Go from https://go.dev/dl/ to /usr/local/go (on Debian: apt-get install golang-go), or set \"go\" in the home's config.json to an absolute path"
 )
 
 // Config says where to look for go.
@@ -94,7 +94,7 @@ func trusted(path string) error {
 	}
 	if ok, observed := Immutable(path); !ok {
 		return problem.New(problem.Refused, fmt.Sprintf("go command %q is not run as root", path), observed,
-			"make it and the folders above it owned by root and writable only by root, or set toolchain.go to one that is")
+			"make it and the folders above it owned by root and writable only by root, or set \"go\" in the home's config.json to one that is")
 	}
 	return nil
 }
@@ -110,7 +110,7 @@ func locate(cfg Config) (string, error) {
 			}
 		}
 	} else if !filepath.IsAbs(cfg.Go) {
-		return "", problem.New(problem.Usage, fmt.Sprintf("toolchain.go %q is not usable", cfg.Go), "it is not an absolute path", installHint)
+		return "", problem.New(problem.Usage, fmt.Sprintf("the go command %q is not usable", cfg.Go), "it is not an absolute path", installHint)
 	}
 	for _, c := range candidates {
 		real, err := filepath.EvalSymlinks(c)
@@ -122,7 +122,7 @@ func locate(cfg Config) (string, error) {
 		}
 	}
 	if cfg.Go != "" {
-		return "", problem.New(problem.Missing, fmt.Sprintf("toolchain.go %q is not usable", cfg.Go), "there is no such executable file", installHint)
+		return "", problem.New(problem.Missing, fmt.Sprintf("the go command %q is not usable", cfg.Go), "there is no such executable file", installHint)
 	}
 	return "", problem.New(problem.Missing, "no go command found", fmt.Sprintf("PATH is %q", cfg.Path), installHint)
 }

@@ -4,16 +4,21 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"hash"
+	"io"
+	"strings"
 
 	"striatum/claim"
 	"striatum/daemon"
 	"striatum/internal/cli"
+	"striatum/internal/cli/embedded"
 	"striatum/internal/problem"
 	"striatum/internal/worktree"
 	"striatum/receipt"
 	"striatum/seal"
 	"striatum/verifier"
+	"striatum/verifier/journal"
 )
 
 // recorder hands a lane's evidence to the service, as whoever runs the lane.
@@ -39,6 +44,7 @@ type binder struct {
 	principal       daemon.Principal
 	declared        []claim.Claim
 	top             string
+	outputs         string // the lane's store of streams
 	streams         cli.Streams
 	progress        *progress
 }
@@ -59,7 +65,50 @@ func (b *binder) concluded(ctx context.Context, o verifier.Outcome) error {
 		return err
 	}
 	b.copy(".striatum/receipts/"+o.Receipt.Seal()+".sigstore.json", bundle)
+	if manifest, err := embedded.ReadFile(o.Manifest, maxCopyBytes); err == nil {
+		b.copy(".striatum/receipts/"+o.Receipt.Seal()+".manifest", manifest)
+	}
+	b.logs(o)
 	return nil
+}
+
+// maxCopyBytes bounds one copy in the worktree; what is longer stays in the
+// home alone.
+const maxCopyBytes = 16 << 20
+
+// logs copies the streams of a check's executions. They replace those of the
+// check's last run.
+func (b *binder) logs(o verifier.Outcome) {
+	r := o.Receipt.Receipt()
+	named := map[string]*receipt.Execution{"control": r.Control.Execution}
+	if r.Compile != nil {
+		named["compile"] = r.Compile.Execution
+	}
+	for i := range r.Executions {
+		named[fmt.Sprintf("run%d", i+1)] = &r.Executions[i]
+	}
+	dir := ".striatum/logs/" + strings.NewReplacer(":", "-", "/", "-").Replace(o.Check.CheckID()) + "/"
+	for name, x := range named {
+		if x == nil {
+			continue
+		}
+		b.log(dir+name+".stdout", x.StdoutSHA256, x.StdoutBytes)
+		b.log(dir+name+".stderr", x.StderrSHA256, x.StderrBytes)
+	}
+}
+
+func (b *binder) log(path, sha string, size int64) {
+	if size > maxCopyBytes {
+		return
+	}
+	in, err := journal.OpenOutput(b.outputs, sha)
+	if err != nil {
+		return // dropped by the quota, or never written
+	}
+	defer func() { _ = in.Close() }() // only read
+	if data, err := io.ReadAll(in); err == nil {
+		b.copy(path, data)
+	}
 }
 
 // copy writes a copy for people. The evidence is in the home; a copy that

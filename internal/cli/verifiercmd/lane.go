@@ -34,6 +34,9 @@ import (
 // outputsQuota bounds what the lane keeps of old runs' streams.
 const outputsQuota = 1 << 30
 
+// outputsDir is where the lane keeps the streams of runs.
+func outputsDir(h *home.Home) string { return filepath.Join(h.LaneDir(), "outputs") }
+
 // openLane wires the home's lane.
 func openLane(f *cli.Factory, s *embedded.Session, principal daemon.Principal, p *progress) (*verifier.Lane, error) {
 	settings, err := s.Home.Settings()
@@ -65,7 +68,7 @@ func openLane(f *cli.Factory, s *embedded.Session, principal daemon.Principal, p
 	log := slog.New(slog.NewTextHandler(f.Streams.Err, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	lane := verifier.New(verifier.Config{
 		Dir: dir, Journal: j, OpenOutputs: func() (*journal.Outputs, error) {
-			return journal.OpenOutputs(filepath.Join(dir, "outputs"), outputsQuota, f.Now)
+			return journal.OpenOutputs(outputsDir(s.Home), outputsQuota, f.Now)
 		},
 		Snapshots: store,
 		Snapshot: snapshot.Options{

@@ -114,7 +114,7 @@ func (o *runOptions) execute(ctx context.Context, f *cli.Factory) (err error) {
 	if err != nil {
 		return err
 	}
-	b := &binder{service: s.Service, repository: repo.ID, run: o.run, principal: principal, top: wt.Path, streams: f.Streams, progress: p}
+	b := &binder{service: s.Service, repository: repo.ID, run: o.run, principal: principal, top: wt.Path, outputs: outputsDir(s.Home), streams: f.Streams, progress: p}
 	outcomes, err := lane.Run(ctx, verifier.Request{
 		RepositoryID: repo.ID, RunID: o.run, Requester: principal.String(),
 		Root: wt.Path, Commit: o.commit, Wait: o.wait,
