@@ -64,7 +64,7 @@ func edit(t testing.TB, changes map[string]any) []byte {
 		t.Fatal(err)
 	}
 	for path, v := range changes {
-		var at any = doc["checks"].([]any)[0]
+		at := doc["checks"].([]any)[0]
 		if rest, ok := strings.CutPrefix(path, "/"); ok {
 			at, path = doc, rest
 		}

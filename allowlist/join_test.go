@@ -31,8 +31,6 @@ func ring(k *seal.PrivateKey, role seal.Role) seal.Keyring {
 	return seal.NewKeyring(seal.Key{Public: k.Public(), Role: role, Class: seal.ClassShared, LaneID: "lane"})
 }
 
-func n(i int64) *int64 { return &i }
-
 const zeros = "0000000000000000000000000000000000000000000000000000000000000000"
 
 // samplePins pins the sample intent's first entry on host.
@@ -46,8 +44,8 @@ func samplePins(t testing.TB, k *seal.PrivateKey, host string) Pins {
 	p := Pin{
 		ID: e.ID, CheckDigest: digest, Argv: e.Argv.Words, ResolvedPath: "/usr/bin/python3", BinarySHA256: zeros,
 		Closure: []ClosurePart{
-			{Path: "/usr/bin/python3", SHA256: zeros, Size: n(7)},
-			{Root: "/usr/lib/python3", TreeSHA256: zeros, Files: n(2), Bytes: n(0)},
+			{Path: "/usr/bin/python3", SHA256: zeros, Size: new(int64(7))},
+			{Root: "/usr/lib/python3", TreeSHA256: zeros, Files: new(int64(2)), Bytes: new(int64(0))},
 			{Tree: "definition", SHA256: zeros},
 			{Image: "python@sha256:" + zeros, SHA256: zeros},
 		},
@@ -122,10 +120,10 @@ func TestImpossiblePinsAreNotSigned(t *testing.T) {
 		"path":           func(p *Pins) { p.Checks[0].ResolvedPath = "python3" },
 		"binary":         func(p *Pins) { p.Checks[0].BinarySHA256 = "0" },
 		"no closure":     func(p *Pins) { p.Checks[0].Closure = nil },
-		"closure":        func(p *Pins) { p.Checks[0].Closure[0].Size = n(8) },
+		"closure":        func(p *Pins) { p.Checks[0].Closure[0].Size = new(int64(8)) },
 		"closure digest": func(p *Pins) { p.Checks[0].ClosureSHA256 = zeros },
 		"mixed part":     func(p *Pins) { p.Checks[0].Closure[0].Root = "/x" },
-		"negative size":  func(p *Pins) { p.Checks[0].Closure[0].Size = n(-1) },
+		"negative size":  func(p *Pins) { p.Checks[0].Closure[0].Size = new(int64(-1)) },
 		"empty part":     func(p *Pins) { p.Checks[0].Closure[2] = ClosurePart{} },
 		"tree":           func(p *Pins) { p.Checks[0].Closure[2].Tree = "other" },
 		"time":           func(p *Pins) { p.Checks[0].ObservedAt = "2026-01-02" },

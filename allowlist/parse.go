@@ -120,8 +120,7 @@ func schemaFinding(v schemacheck.Violation) Finding {
 }
 
 func decodeFinding(err error) Finding {
-	var d *seal.DecodeError
-	if errors.As(err, &d) {
+	if d, ok := errors.AsType[*seal.DecodeError](err); ok {
 		return Finding{Pointer: d.Pointer, Code: Malformed, What: d.Reason}
 	}
 	return Finding{Code: Malformed, What: err.Error()}

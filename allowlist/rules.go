@@ -147,8 +147,7 @@ func (r *intentRules) toolchain(e Entry, at string) {
 
 func (r *intentRules) limits(l workflow.Limits, at string) {
 	if _, err := l.Parse(); err != nil {
-		var le *workflow.LimitError
-		if errors.As(err, &le) {
+		if le, ok := errors.AsType[*workflow.LimitError](err); ok {
 			at += "/" + le.Key
 		}
 		r.add(InvalidLimit, "", at, "%v", err)

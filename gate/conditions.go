@@ -211,7 +211,7 @@ func (j *judge) askTrustInBytes(r *receipt.Receipt) {
 		j.add(WeakerThanBuiltin, "striatum workflow shapes", "a builtin+toolchain check covers what this external check does")
 	}
 	closure := closureOf(r)
-	switch j.attestation(r) {
+	switch j.attestation(r) { //nolint:exhaustive // attestation gives these two or none
 	case AttestationMissing:
 		j.add(AttestationMissing, j.attest(), "no operator attested the bytes %s for this check", closure)
 	case AttestationRevoked:

@@ -75,130 +75,302 @@ func turns() []turn {
 	)
 	type codes = []gate.Code
 	return []turn{
-		{"store fails", codes{gate.StoreUnavailable}, designed, amber, "store", false,
-			input(func(in *gate.Input, w *world) { in.Store.Problem = "disk I/O error" })},
-		{"no ledger", codes{gate.NoReceiptRef}, designed, amber, "ledger", true,
-			input(func(in *gate.Input, w *world) { in.Ledger = claim.Ledger{} })},
+		{
+			"store fails",
+			codes{gate.StoreUnavailable},
+			designed, amber, "store", false,
+			input(func(in *gate.Input, w *world) { in.Store.Problem = "disk I/O error" }),
+		},
+		{
+			"no ledger",
+			codes{gate.NoReceiptRef},
+			designed, amber, "ledger", true,
+			input(func(in *gate.Input, w *world) { in.Ledger = claim.Ledger{} }),
+		},
 		{"receipt absent", codes{gate.ReceiptUnavailable}, designed, amber, "evidence", true, problem(gate.Absent)},
 		{"receipt unavailable", codes{gate.ReceiptUnavailable}, designed, amber, "evidence", true, problem(gate.Unavailable)},
-		{"receipt superseded", codes{gate.SupersededReceipt}, asserted, amber, "next", false,
+		{
+			"receipt superseded",
+			codes{gate.SupersededReceipt},
+			asserted, amber, "next", false,
 			input(func(in *gate.Input, w *world) {
 				in.History = append(in.History, gate.HistoryEntry{Verified: later(w, 3, w.own.Seal(), func(*receipt.Receipt) {}), LogPosition: 30})
-			})},
+			}),
+		},
 		{"receipt unparseable", codes{gate.ReceiptUnparseable}, designed, red, "evidence", true, problem(gate.Unparseable)},
 		{"seal mismatch", codes{gate.ReceiptSealMismatch}, designed, red, "evidence", true, problem(gate.SealMismatch)},
 		{"bad signature", codes{gate.InvalidSignature}, designed, red, "evidence", true, problem(gate.SignatureInvalid)},
 		{"foreign key", codes{gate.LaneUnknown}, designed, amber, "evidence", true, problem(gate.UnknownLane)},
-		{"lane not enrolled", codes{gate.LaneUnknown, gate.LaneNotIsolated}, asserted, amber, "lanes", false,
-			input(func(in *gate.Input, w *world) { in.Lanes = nil })},
-		{"lane enrolled later", codes{gate.LaneUnknown, gate.LaneNotIsolated}, asserted, amber, "lanes", false,
-			input(func(in *gate.Input, w *world) { in.Lanes[0].EnrolledAt = 21 })},
-		{"key of another lane", codes{gate.LaneUnknown, gate.LaneNotIsolated}, asserted, amber, "lanes", false,
-			input(func(in *gate.Input, w *world) { in.Lanes[0].LaneID = "lane-2" })},
-		{"lane retired before", codes{gate.LaneRevoked, gate.LaneNotIsolated}, asserted, amber, "lanes", false,
-			input(func(in *gate.Input, w *world) { in.Lanes[0].RevokedAt, in.Lanes[0].Kind = 20, gate.Retired })},
-		{"lane compromised and enrolled again", codes{gate.LaneRevoked, gate.LaneNotIsolated}, asserted, amber, "lanes", false,
+		{
+			"lane not enrolled",
+			codes{gate.LaneUnknown, gate.LaneNotIsolated},
+			asserted, amber, "lanes", false,
+			input(func(in *gate.Input, w *world) { in.Lanes = nil }),
+		},
+		{
+			"lane enrolled later",
+			codes{gate.LaneUnknown, gate.LaneNotIsolated},
+			asserted, amber, "lanes", false,
+			input(func(in *gate.Input, w *world) { in.Lanes[0].EnrolledAt = 21 }),
+		},
+		{
+			"key of another lane",
+			codes{gate.LaneUnknown, gate.LaneNotIsolated},
+			asserted, amber, "lanes", false,
+			input(func(in *gate.Input, w *world) { in.Lanes[0].LaneID = "lane-2" }),
+		},
+		{
+			"lane retired before",
+			codes{gate.LaneRevoked, gate.LaneNotIsolated},
+			asserted, amber, "lanes", false,
+			input(func(in *gate.Input, w *world) { in.Lanes[0].RevokedAt, in.Lanes[0].Kind = 20, gate.Retired }),
+		},
+		{
+			"lane compromised and enrolled again",
+			codes{gate.LaneRevoked, gate.LaneNotIsolated},
+			asserted, amber, "lanes", false,
 			input(func(in *gate.Input, w *world) {
 				again := in.Lanes[0]
 				in.Lanes[0].RevokedAt, in.Lanes[0].Kind = 15, gate.Compromised
 				in.Lanes = append(in.Lanes, again)
-			})},
-		{"other repository", codes{gate.WrongRepository}, asserted, amber, "repository", false,
-			input(func(in *gate.Input, w *world) { in.RepositoryID = "repo-2" })},
-		{"other run", codes{gate.WrongRun}, asserted, amber, "run", false,
-			body(func(r *receipt.Receipt) { r.RunID = "run-2" })},
-		{"claim bound to another tree", codes{gate.ClaimUnbound}, asserted, amber, "binding", false,
-			edit(func(c *claim.Claim) { c.BoundInputDigest = digest("tree-2") })},
-		{"claim bound to no tree", codes{gate.ClaimUnbound}, asserted, amber, "binding", false,
-			edit(func(c *claim.Claim) { c.BoundInputDigest = "" })},
-		{"evidence decayed", codes{gate.EvidenceDigestDecayed}, asserted, amber, "binding", false,
-			edit(func(c *claim.Claim) { c.EvidenceDigest = digest("other") })},
-		{"stale tree", codes{gate.StaleTree}, asserted, amber, "tree", false,
-			input(func(in *gate.Input, w *world) { in.Tree.SHA256 = digest("tree-2") })},
-		{"tree of another kind", codes{gate.TreeNotComparable}, asserted, amber, "tree", false,
-			input(func(in *gate.Input, w *world) { in.Tree.SHA256 = digest("tree")[:40] })},
-		{"no tree", codes{gate.TreeNotJudged}, asserted, amber, "tree", false,
-			input(func(in *gate.Input, w *world) { in.Tree = gate.Tree{} })},
-		{"tree from nowhere", codes{gate.TreeNotJudged}, asserted, amber, "tree", false,
-			input(func(in *gate.Input, w *world) { in.Tree.Source = "hearsay" })},
-		{"weaker check of the same name", codes{gate.CheckDoesNotBackClaim}, asserted, amber, "check", false,
-			input(func(in *gate.Input, w *world) { in.Required[0].CheckDigest = digest("check 2") })},
-		{"another check required", codes{gate.CheckDoesNotBackClaim}, asserted, amber, "check", false,
-			input(func(in *gate.Input, w *world) { in.Required[0].CheckID = "check-2" })},
-		{"policy drift", codes{gate.PolicyDrift}, asserted, amber, "policy", false,
-			input(func(in *gate.Input, w *world) { in.TreeFiles["verification/workflow.json"] = digest("workflow-2") })},
-		{"policy file added", codes{gate.PolicyDrift}, asserted, amber, "policy", false,
-			input(func(in *gate.Input, w *world) { in.TreeFiles["verification/anchors.json"] = digest("anchors") })},
-		{"no policy", codes{gate.PolicyNotAccepted}, asserted, green, "policy", false,
-			input(func(in *gate.Input, w *world) { in.Policy = nil })},
-		{"control not reached", codes{gate.NegativeControlMissing}, asserted, amber, "control", false,
+			}),
+		},
+		{
+			"other repository",
+			codes{gate.WrongRepository},
+			asserted, amber, "repository", false,
+			input(func(in *gate.Input, w *world) { in.RepositoryID = "repo-2" }),
+		},
+		{
+			"other run",
+			codes{gate.WrongRun},
+			asserted, amber, "run", false,
+			body(func(r *receipt.Receipt) { r.RunID = "run-2" }),
+		},
+		{
+			"claim bound to another tree",
+			codes{gate.ClaimUnbound},
+			asserted, amber, "binding", false,
+			edit(func(c *claim.Claim) { c.BoundInputDigest = digest("tree-2") }),
+		},
+		{
+			"claim bound to no tree",
+			codes{gate.ClaimUnbound},
+			asserted, amber, "binding", false,
+			edit(func(c *claim.Claim) { c.BoundInputDigest = "" }),
+		},
+		{
+			"evidence decayed",
+			codes{gate.EvidenceDigestDecayed},
+			asserted, amber, "binding", false,
+			edit(func(c *claim.Claim) { c.EvidenceDigest = digest("other") }),
+		},
+		{
+			"stale tree",
+			codes{gate.StaleTree},
+			asserted, amber, "tree", false,
+			input(func(in *gate.Input, w *world) { in.Tree.SHA256 = digest("tree-2") }),
+		},
+		{
+			"tree of another kind",
+			codes{gate.TreeNotComparable},
+			asserted, amber, "tree", false,
+			input(func(in *gate.Input, w *world) { in.Tree.SHA256 = digest("tree")[:40] }),
+		},
+		{
+			"no tree",
+			codes{gate.TreeNotJudged},
+			asserted, amber, "tree", false,
+			input(func(in *gate.Input, w *world) { in.Tree = gate.Tree{} }),
+		},
+		{
+			"tree from nowhere",
+			codes{gate.TreeNotJudged},
+			asserted, amber, "tree", false,
+			input(func(in *gate.Input, w *world) { in.Tree.Source = "hearsay" }),
+		},
+		{
+			"weaker check of the same name",
+			codes{gate.CheckDoesNotBackClaim},
+			asserted, amber, "check", false,
+			input(func(in *gate.Input, w *world) { in.Required[0].CheckDigest = digest("check 2") }),
+		},
+		{
+			"another check required",
+			codes{gate.CheckDoesNotBackClaim},
+			asserted, amber, "check", false,
+			input(func(in *gate.Input, w *world) { in.Required[0].CheckID = "check-2" }),
+		},
+		{
+			"policy drift",
+			codes{gate.PolicyDrift},
+			asserted, amber, "policy", false,
+			input(func(in *gate.Input, w *world) { in.TreeFiles["verification/workflow.json"] = digest("workflow-2") }),
+		},
+		{
+			"policy file added",
+			codes{gate.PolicyDrift},
+			asserted, amber, "policy", false,
+			input(func(in *gate.Input, w *world) { in.TreeFiles["verification/anchors.json"] = digest("anchors") }),
+		},
+		{
+			"no policy",
+			codes{gate.PolicyNotAccepted},
+			asserted, green, "policy", false,
+			input(func(in *gate.Input, w *world) { in.Policy = nil }),
+		},
+		{
+			"control not reached",
+			codes{gate.NegativeControlMissing},
+			asserted, amber, "control", false,
 			func(w *world) {
 				w.authors = claim.Asserted
 				w.facts.Control.Outcome, w.facts.Control.Why = receipt.NotReached, "cancelled"
-			}},
-		{"control after the runs", codes{gate.NegativeControlMissing}, asserted, amber, "control", false,
-			body(func(r *receipt.Receipt) { r.Control.Execution.StartedAt = "2026-01-01T00:00:01.5Z" })},
-		{"control passed", codes{gate.NegativeControlDidNotFail}, designed, red, "control", false,
+			},
+		},
+		{
+			"control after the runs",
+			codes{gate.NegativeControlMissing},
+			asserted, amber, "control", false,
+			body(func(r *receipt.Receipt) { r.Control.Execution.StartedAt = "2026-01-01T00:00:01.5Z" }),
+		},
+		{
+			"control passed",
+			codes{gate.NegativeControlDidNotFail},
+			designed, red, "control", false,
 			body(func(r *receipt.Receipt) {
 				e := execution(receipt.Pass, "2026-01-01T00:00:00Z")
 				r.Control.Execution, r.Control.Outcome = &e, receipt.DidNotFail
-			})},
-		{"control invalid", codes{gate.NegativeControlInvalid}, designed, red, "control", false,
-			body(func(r *receipt.Receipt) { r.Control.Outcome, r.Control.Why = receipt.Invalid, "command not found" })},
-		{"control on a fixture", codes{gate.ControlNotOnSubject}, asserted, green, "control", false,
+			}),
+		},
+		{
+			"control invalid",
+			codes{gate.NegativeControlInvalid},
+			designed, red, "control", false,
+			body(func(r *receipt.Receipt) { r.Control.Outcome, r.Control.Why = receipt.Invalid, "command not found" }),
+		},
+		{
+			"control on a fixture",
+			codes{gate.ControlNotOnSubject},
+			asserted, green, "control", false,
 			body(func(r *receipt.Receipt) {
 				e := execution(receipt.Pass, "2026-01-01T00:00:00Z")
 				r.Control.Kind, r.Control.MutationOf, r.Control.Baseline = receipt.ControlFixture, "fixtures/good", &e
-			})},
+			}),
+		},
 		{"check fails", codes{gate.CheckNotPassing}, designed, red, "executions", false, body(fails)},
-		{"runs disagree", codes{gate.NoReexecutionAgreement}, asserted, amber, "executions", false,
-			func(w *world) { w.authors = claim.Asserted; w.facts.Executions[1].ResultSHA256 = digest("result-2") }},
-		{"toolchain drifts", codes{gate.CheckIndeterminate}, asserted, amber, "incident", false,
+		{
+			"runs disagree",
+			codes{gate.NoReexecutionAgreement},
+			asserted, amber, "executions", false,
+			func(w *world) { w.authors = claim.Asserted; w.facts.Executions[1].ResultSHA256 = digest("result-2") },
+		},
+		{
+			"toolchain drifts",
+			codes{gate.CheckIndeterminate},
+			asserted, amber, "incident", false,
 			func(w *world) {
 				w.authors = claim.Asserted
 				w.facts.Incidents = []receipt.Incident{{Code: "toolchain_drift", Effect: receipt.MakesIndeterminate, Detail: "go"}}
-			}},
-		{"one run only", codes{gate.CheckIndeterminate}, asserted, amber, "executions", false,
-			func(w *world) { w.authors = claim.Asserted; w.facts.Executions = w.facts.Executions[:1] }},
+			},
+		},
+		{
+			"one run only",
+			codes{gate.CheckIndeterminate},
+			asserted, amber, "executions", false,
+			func(w *world) { w.authors = claim.Asserted; w.facts.Executions = w.facts.Executions[:1] },
+		},
 		{"test skipped", codes{gate.SkipsNotAllowed}, asserted, amber, "census", false, body(skips)},
-		{"facet loose", codes{gate.SandboxNotStrict}, asserted, amber, "posture", false,
-			func(w *world) { w.authors = claim.Asserted; w.facts.Posture.Facets[0].OK = false }},
+		{
+			"facet loose",
+			codes{gate.SandboxNotStrict},
+			asserted, amber, "posture", false,
+			func(w *world) { w.authors = claim.Asserted; w.facts.Posture.Facets[0].OK = false },
+		},
 		{"plain builtin", codes{gate.BuiltinCap}, asserted, green, "control", false, builtin},
-		{"weaker than a builtin", codes{gate.WeakerThanBuiltin}, asserted, green, "weaker", false,
-			input(func(in *gate.Input, w *world) { in.Required[0].WeakerThanBuiltin = true })},
-		{"not attested", codes{gate.AttestationMissing}, asserted, green, "attestation", false,
-			input(func(in *gate.Input, w *world) { in.Attestations = nil })},
-		{"other bytes attested", codes{gate.AttestationMissing}, asserted, green, "attestation", false,
-			input(func(in *gate.Input, w *world) { in.Attestations[0].ClosureSHA256 = digest("closure-2") })},
-		{"attestation revoked", codes{gate.AttestationRevoked}, asserted, green, "attestation", false,
-			input(func(in *gate.Input, w *world) { in.Attestations[0].RevokedAt = 30 })},
-		{"receipt of another check lost", codes{gate.ReceiptChainGap}, asserted, amber, "before", false,
-			input(func(in *gate.Input, w *world) { in.History = in.History[1:] })},
-		{"number lost without a trace", codes{gate.ReceiptChainGap}, designed, amber, "before", false,
-			input(func(in *gate.Input, w *world) { in.History, in.Opened = in.History[1:], in.Opened[1:] })},
-		{"attempt without a receipt", codes{gate.AttemptUnsealed}, designed, amber, "next", false,
+		{
+			"weaker than a builtin",
+			codes{gate.WeakerThanBuiltin},
+			asserted, green, "weaker", false,
+			input(func(in *gate.Input, w *world) { in.Required[0].WeakerThanBuiltin = true }),
+		},
+		{
+			"not attested",
+			codes{gate.AttestationMissing},
+			asserted, green, "attestation", false,
+			input(func(in *gate.Input, w *world) { in.Attestations = nil }),
+		},
+		{
+			"other bytes attested",
+			codes{gate.AttestationMissing},
+			asserted, green, "attestation", false,
+			input(func(in *gate.Input, w *world) { in.Attestations[0].ClosureSHA256 = digest("closure-2") }),
+		},
+		{
+			"attestation revoked",
+			codes{gate.AttestationRevoked},
+			asserted, green, "attestation", false,
+			input(func(in *gate.Input, w *world) { in.Attestations[0].RevokedAt = 30 }),
+		},
+		{
+			"receipt of another check lost",
+			codes{gate.ReceiptChainGap},
+			asserted, amber, "before", false,
+			input(func(in *gate.Input, w *world) { in.History = in.History[1:] }),
+		},
+		{
+			"number lost without a trace",
+			codes{gate.ReceiptChainGap},
+			designed, amber, "before", false,
+			input(func(in *gate.Input, w *world) { in.History, in.Opened = in.History[1:], in.Opened[1:] }),
+		},
+		{
+			"attempt without a receipt",
+			codes{gate.AttemptUnsealed},
+			designed, amber, "next", false,
 			input(func(in *gate.Input, w *world) {
 				o := openedFor(w.own.Receipt(), laneID)
 				o.Sequence, o.PrevSeal = 3, w.own.Seal()
 				in.Opened = append(in.Opened, o)
-			})},
-		{"lane sealed a number twice", codes{gate.LaneEquivocated}, asserted, amber, "before", false,
+			}),
+		},
+		{
+			"lane sealed a number twice",
+			codes{gate.LaneEquivocated},
+			asserted, amber, "before", false,
 			input(func(in *gate.Input, w *world) {
 				r := facts("other-claim")
 				r.Nonce = "nonce-2"
 				in.History = append(in.History, gate.HistoryEntry{Verified: w.lane.seal(w.t, r), LogPosition: 11})
-			})},
-		{"earlier failure", codes{gate.ContradictedByFailure}, designed, red, "earlier", false,
+			}),
+		},
+		{
+			"earlier failure",
+			codes{gate.ContradictedByFailure},
+			designed, red, "earlier", false,
 			input(func(in *gate.Input, w *world) {
 				failure := later(w, 1, receipt.FirstPrevSeal, func(r *receipt.Receipt) { fails(r); r.LaneEpoch = "epoch-0" })
 				in.History = append(in.History, gate.HistoryEntry{Verified: failure, LogPosition: 8})
-			})},
-		{"lane shared", codes{gate.LaneNotIsolated}, asserted, green, "lanes", false,
-			input(func(in *gate.Input, w *world) { in.Lanes[0].Class = seal.ClassShared })},
-		{"store shared", codes{gate.StoreNotIsolated}, asserted, green, "class", false,
-			input(func(in *gate.Input, w *world) { in.Store.Class = seal.ClassShared })},
-		{"author lowers", codes{gate.AuthoredBelowFloor}, designed, amber, "author", false,
-			edit(func(c *claim.Claim) { c.Status = claim.Designed })},
+			}),
+		},
+		{
+			"lane shared",
+			codes{gate.LaneNotIsolated},
+			asserted, green, "lanes", false,
+			input(func(in *gate.Input, w *world) { in.Lanes[0].Class = seal.ClassShared }),
+		},
+		{
+			"store shared",
+			codes{gate.StoreNotIsolated},
+			asserted, green, "class", false,
+			input(func(in *gate.Input, w *world) { in.Store.Class = seal.ClassShared }),
+		},
+		{
+			"author lowers",
+			codes{gate.AuthoredBelowFloor},
+			designed, amber, "author", false,
+			edit(func(c *claim.Claim) { c.Status = claim.Designed }),
+		},
 	}
 }
 

@@ -3,6 +3,8 @@ package verifier
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"slices"
 	"strings"
 
 	"striatum/receipt"
@@ -96,12 +98,7 @@ func (r *run) judged(x *execution, j gocheck.Judged) {
 }
 
 func (r *run) hasFinding(f receipt.Finding) bool {
-	for _, have := range r.body.Findings {
-		if have == f {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(r.body.Findings, f)
 }
 
 // note writes the body to the journal once an execution has failed, so that no
@@ -117,7 +114,7 @@ func (r *run) note(j receipt.Judgement) error {
 // own, which the engine's Close reports.
 func (r *run) drop(v sandbox.Volume) {
 	if err := v.Remove(); err != nil {
-		r.lane.cfg.Log.Warn("volume was not removed", "check_id", r.check.CheckID(), "error", err.Error())
+		r.lane.cfg.Log.Warn("volume was not removed", slog.String("check_id", r.check.CheckID()), slog.String("error", err.Error()))
 	}
 }
 

@@ -39,8 +39,7 @@ func prepareGo(ctx context.Context, r *run) error {
 
 	r.step("read the module")
 	module, notes, err := gocheck.FindModule(tree, gocheck.Selection{Dir: r.check.Dir, Declared: r.declaredDirs(), GoWork: r.check.GoWork})
-	var chosen *gocheck.ModuleError
-	if errors.As(err, &chosen) {
+	if chosen, ok := errors.AsType[*gocheck.ModuleError](err); ok {
 		r.body.Findings = append(r.body.Findings, notes.Findings...)
 		if chosen.Problem == gocheck.BadModFile && module.TooNew(r.tools.chain.Version) {
 			return r.tooOld(module)
@@ -63,8 +62,7 @@ func prepareGo(ctx context.Context, r *run) error {
 		GOOS: r.tools.chain.GOOS, GOARCH: r.tools.chain.GOARCH, CgoEnabled: r.tools.chain.CgoEnabled, GoVersion: r.tools.chain.Version,
 	})
 	r.body.Findings = append(r.body.Findings, findings...)
-	var literal *gocheck.LiteralError
-	if errors.As(err, &literal) {
+	if literal, ok := errors.AsType[*gocheck.LiteralError](err); ok {
 		r.incident("nothing_to_check", receipt.MakesFailed, literal.Error())
 		return errConcluded
 	}

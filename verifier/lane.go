@@ -138,7 +138,7 @@ func (l *Lane) Run(ctx context.Context, req Request) (outcomes []Outcome, err er
 	if err != nil {
 		return nil, err
 	}
-	t, err := l.measure(ctx, sel)
+	t, err := l.measure(ctx)
 	if err != nil {
 		return nil, err
 	}

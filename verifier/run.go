@@ -201,8 +201,8 @@ func (l *Lane) meter() toolchain.Meter {
 	return toolchain.Meter{Cache: l.cfg.Dir + "/toolchain.json", Now: l.cfg.Now}
 }
 
-// measure finds and measures the toolchain, when a check needs it.
-func (l *Lane) measure(ctx context.Context, sel Selection) (tools, error) {
+// measure finds and measures the toolchain.
+func (l *Lane) measure(ctx context.Context) (tools, error) {
 	l.progress("", "measure the tools")
 	chain, err := toolchain.Find(ctx, l.cfg.Toolchain)
 	if err != nil {

@@ -53,8 +53,7 @@ func (r *rules) checks() {
 
 func (r *rules) limits(l Limits, at string) {
 	if _, err := l.Parse(); err != nil {
-		var le *LimitError
-		if errors.As(err, &le) {
+		if le, ok := errors.AsType[*LimitError](err); ok {
 			at += "/" + le.Key
 		}
 		r.add(InvalidLimit, "", at, "%v", err)

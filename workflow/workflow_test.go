@@ -153,8 +153,19 @@ func TestLimitsParse(t *testing.T) {
 		t.Error(diff)
 	}
 	for _, l := range []Limits{
-		{WallClock: "500ms"}, {WallClock: "25h"}, {WallClock: "-5m"}, {Memory: "1KiB"}, {Memory: "02GiB"}, {Memory: "+2GiB"},
-		{Memory: "2 GiB"}, {Memory: "2GB"}, {Memory: "9223372036854775807GiB"}, {Memory: "-1GiB"}, {Pids: 1 << 20}, {CPUs: -1}, {Output: "2GiB"},
+		{WallClock: "500ms"},
+		{WallClock: "25h"},
+		{WallClock: "-5m"},
+		{Memory: "1KiB"},
+		{Memory: "02GiB"},
+		{Memory: "+2GiB"},
+		{Memory: "2 GiB"},
+		{Memory: "2GB"},
+		{Memory: "9223372036854775807GiB"},
+		{Memory: "-1GiB"},
+		{Pids: 1 << 20},
+		{CPUs: -1},
+		{Output: "2GiB"},
 	} {
 		if b, err := l.Parse(); err == nil {
 			t.Errorf("%+v: accepted as %+v", l, b)
@@ -167,8 +178,14 @@ func TestCoversAFolderButNotItsNeighbour(t *testing.T) {
 		scope string
 		want  bool
 	}{
-		{".", true}, {"verification/", true}, {"verification", true}, {"verification/allowlist.intent.json", true},
-		{"verif", false}, {"verification/allowlist", false}, {"other/", false}, {"verification/allowlist.intent.json.bak", false},
+		{".", true},
+		{"verification/", true},
+		{"verification", true},
+		{"verification/allowlist.intent.json", true},
+		{"verif", false},
+		{"verification/allowlist", false},
+		{"other/", false},
+		{"verification/allowlist.intent.json.bak", false},
 	} {
 		if got := Covers([]string{tt.scope}, DefaultIntentPath); got != tt.want {
 			t.Errorf("Covers(%q): got %v, want %v", tt.scope, got, tt.want)

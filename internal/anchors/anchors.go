@@ -42,8 +42,8 @@ const SchemaVersion = "striatum.anchors.v1"
 // DefaultPath is where the check looks, relative to the top of the tree.
 const DefaultPath = "verification/anchors.json"
 
+// The bounds of an anchors file.
 const (
-	// MaxBytes and MaxAnchors bound an anchors file.
 	MaxBytes   = 1 << 20
 	MaxAnchors = 10_000
 )

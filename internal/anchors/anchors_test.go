@@ -181,7 +181,13 @@ func TestOutputThatRunDoesNotPrintIsInconclusive(t *testing.T) {
 		out  string
 		exit int
 	}{
-		{"", 0}, {"", 1}, {good, 1}, {good, 2}, {good, -1}, {good + "x", 0}, {good[:len(good)-1], 0},
+		{"", 0},
+		{"", 1},
+		{good, 1},
+		{good, 2},
+		{good, -1},
+		{good + "x", 0},
+		{good[:len(good)-1], 0},
 		{strings.Replace(good, "ok", "fine", 1), 0},
 		{strings.Replace(good, list[0].SHA256, strings.Repeat("0", 64), 1), 0},
 		{strings.Replace(good, `"a"`, `"b"`, 1), 0},

@@ -42,7 +42,7 @@ func Find(mountinfo string) (Hierarchies, error) {
 		switch g[0] {
 		case "cgroup":
 			h.all = append(h.all, f[4])
-			for _, c := range strings.Split(g[2], ",") {
+			for c := range strings.SplitSeq(g[2], ",") {
 				if _, have := h.Dirs[c]; !have {
 					h.Dirs[c] = f[4]
 				}
@@ -59,7 +59,7 @@ func Find(mountinfo string) (Hierarchies, error) {
 		}
 		h.Unified = true
 		h.Dirs = map[string]string{}
-		for _, c := range strings.Fields(string(data)) {
+		for c := range strings.FieldsSeq(string(data)) {
 			h.Dirs[c] = unified
 		}
 		h.Dirs["cpuacct"] = h.Dirs["cpu"]
@@ -169,7 +169,7 @@ func (g Group) Processes() ([]int, error) {
 		return nil, fmt.Errorf("read cgroup: %w", err)
 	}
 	var out []int
-	for _, f := range strings.Fields(string(data)) {
+	for f := range strings.FieldsSeq(string(data)) {
 		if pid, err := strconv.Atoi(f); err == nil && pid > 0 {
 			out = append(out, pid)
 		}

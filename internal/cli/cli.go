@@ -120,8 +120,7 @@ func Run(ctx context.Context, root *cobra.Command, s Streams) int {
 	if err == nil {
 		return 0
 	}
-	var silent SilentError
-	if errors.As(err, &silent) {
+	if silent, ok := errors.AsType[SilentError](err); ok {
 		return silent.Kind.ExitCode()
 	}
 	p := Explain(err)
@@ -148,8 +147,7 @@ func isUsage(err error) bool {
 // Explain turns any error into the problem that the user reads. A strict
 // decoding error is an invalid document; a cancelled context is indeterminate.
 func Explain(err error) *problem.Problem {
-	var p *problem.Problem
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*problem.Problem](err); ok {
 		return p
 	}
 	var d *seal.DecodeError

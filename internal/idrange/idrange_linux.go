@@ -165,7 +165,7 @@ func (p *Pool) Close() error {
 // descriptor.
 func (p *Pool) userNamespace(id uint32) (ns *os.File, err error) {
 	m := []syscall.SysProcIDMap{{ContainerID: 0, HostID: int(id), Size: 1}}
-	cmd := exec.Command(p.idle[0], p.idle[1:]...)
+	cmd := exec.Command(p.idle[0], p.idle[1:]...) //nolint:noctx // ends with its standard input, which this function closes
 	cmd.Env = []string{}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER, UidMappings: m, GidMappings: m}
 	in, err := cmd.StdinPipe()

@@ -106,7 +106,7 @@ func FuzzReply(f *testing.F) {
 	f.Add(byte(TypeProgram), program.Encode())
 	f.Fuzz(func(t *testing.T, typ byte, payload []byte) {
 		var again []byte
-		switch Type(typ) {
+		switch Type(typ) { //nolint:exhaustive // the types that have a payload to decode
 		case TypePosture:
 			v, err := DecodeFacets(payload)
 			if err != nil {

@@ -99,7 +99,7 @@ func (l *launcher) serve(t initproto.Type, payload []byte) error {
 		if err != nil {
 			return fmt.Errorf("read program: %w", err)
 		}
-		switch t {
+		switch t { //nolint:exhaustive // what else comes is refused by the default
 		case initproto.TypeDone:
 			return nil
 		case initproto.TypeProgram:

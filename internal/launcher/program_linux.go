@@ -106,7 +106,7 @@ func (l *launcher) start(p initproto.Program, streams [3]int, st *started) error
 			return fmt.Errorf("facet %s is %q, required is %q", f.Name, f.Observed, f.Required)
 		}
 	}
-	st.at = time.Now()
+	st.at = time.Now() //nolint:forbidigo // the launcher measures how long programs run
 	pid, err := syscall.ForkExec(p.Path, p.Args, &syscall.ProcAttr{
 		Dir: p.Dir, Env: p.Env,
 		Files: []uintptr{uintptr(streams[0]), uintptr(streams[1]), uintptr(streams[2])},

@@ -51,7 +51,7 @@ func (k Kind) ExitCode() int {
 
 // Problem is an error in three parts. What and Why are lower case without a
 // final full stop; Hint is one thing to do, and may be empty.
-type Problem struct {
+type Problem struct { //nolint:errname // problem.Problem is what it is, everywhere
 	Kind Kind
 	What string
 	Why  string
@@ -86,8 +86,7 @@ func Of(err error) *Problem {
 	if err == nil {
 		return nil
 	}
-	var p *Problem
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*Problem](err); ok {
 		return p
 	}
 	return &Problem{Kind: Internal, What: err.Error(), Err: err}

@@ -132,7 +132,7 @@ func copyLinks(from, to string) error {
 	}
 	for _, e := range entries {
 		target, err := os.Readlink(filepath.Join(from, e.Name()))
-		if err != nil || !(strings.HasPrefix(target, "/usr/") || strings.HasPrefix(target, "/bin/")) {
+		if err != nil || !strings.HasPrefix(target, "/usr/") && !strings.HasPrefix(target, "/bin/") {
 			continue
 		}
 		if err := os.Symlink(target, filepath.Join(to, e.Name())); err != nil {

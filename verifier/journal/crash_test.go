@@ -114,7 +114,7 @@ func TestNoKillLosesANumberOrGivesItTwoReceipts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	points := 0
+	var points int
 	for at := 1; ; at++ {
 		dir := filepath.Join(t.TempDir(), "journal")
 		if err := os.MkdirAll(dir, 0o700); err != nil {

@@ -225,6 +225,7 @@ func (s *Session) MarkRecorded(sealed string) error {
 }
 
 func (j *Journal) pendingPath(sealed string) string { return filepath.Join(j.dir, "pending", sealed) }
+
 func (j *Journal) receiptPath(sealed string) string {
 	return filepath.Join(j.dir, "receipts", sealed[:2], sealed)
 }

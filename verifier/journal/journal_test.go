@@ -41,7 +41,7 @@ func open(t testing.TB, dir string, cfg Config) *Session {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { s.Release() })
+	t.Cleanup(func() { _ = s.Release() })
 	return s
 }
 
@@ -198,7 +198,7 @@ func TestALeftoverIsIndeterminateUnlessItHadFailed(t *testing.T) {
 			}
 			want = receipt.Failed
 		}
-		s.Release() // as a kill does
+		_ = s.Release() // as a kill does
 
 		s = open(t, dir, testConfig())
 		left, err := s.Leftovers()
@@ -229,13 +229,13 @@ func TestTheEpochLastsAsLongAsTheStateStaysWhereItIs(t *testing.T) {
 	epoch := s.Epoch()
 	finish(t, begin(t, s, "a"))
 	left := begin(t, s, "b")
-	s.Release()
+	_ = s.Release()
 
 	s = open(t, dir, testConfig())
 	if s.Epoch() != epoch {
 		t.Errorf("epoch %s after reopening, want %s", s.Epoch(), epoch)
 	}
-	s.Release()
+	_ = s.Release()
 
 	restored := filepath.Join(t.TempDir(), "restored")
 	if err := os.CopyFS(restored, os.DirFS(dir)); err != nil {
@@ -290,7 +290,7 @@ func TestDamagedStateIsAnErrorAndNotANewChain(t *testing.T) {
 	if _, err := s.Begin(draft("a"), "local"); err == nil {
 		t.Error("began after a damaged chain")
 	}
-	s.Release()
+	_ = s.Release()
 	if err := os.WriteFile(filepath.Join(dir, "state.json"), []byte(`{`), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -322,11 +322,11 @@ func TestOneHoldsTheLaneAndTheOthersAreToldWho(t *testing.T) {
 	if _, err = j.Lock(ctx, "second", time.Hour, func(Holder) { cancel(stop) }); !errors.Is(err, stop) {
 		t.Errorf("cancelled: error %v", err)
 	}
-	s, err := j.Lock(t.Context(), "second", time.Hour, func(Holder) { first.Release() })
+	s, err := j.Lock(t.Context(), "second", time.Hour, func(Holder) { _ = first.Release() })
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Release()
+	_ = s.Release()
 }
 
 func TestOpenNeedsAWholeConfiguration(t *testing.T) {

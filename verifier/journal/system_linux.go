@@ -27,7 +27,7 @@ func identity(f *os.File) (inode, bornNS string, err error) {
 func reserve(f *os.File, size int64) error {
 	for {
 		err := unix.Fallocate(int(f.Fd()), 0, 0, size)
-		if err != unix.EINTR { //nolint:errorlint // an errno, not wrapped
+		if err != unix.EINTR {
 			return err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -32,9 +33,7 @@ func (f fake) mod() string {
 
 func (f fake) all() map[string]string {
 	all := map[string]string{"go.mod": f.mod()}
-	for name, data := range f.files {
-		all[name] = data
-	}
+	maps.Copy(all, f.files)
 	return all
 }
 

@@ -151,11 +151,7 @@ func (s *Store) Fetch(ctx context.Context, goMod, goSum []byte) (Set, error) {
 	if err := f.sweepSpool(); err != nil {
 		return Set{}, err
 	}
-	closeCache, err := f.openSources()
-	if err != nil {
-		return Set{}, err
-	}
-	defer closeCache()
+	defer f.openSources()()
 	if err := f.all(ctx, p.wants); err != nil {
 		return Set{}, err
 	}
@@ -206,7 +202,7 @@ func (f *fetch) sweepSpool() error {
 	return nil
 }
 
-func (f *fetch) openSources() (closeAll func(), err error) {
+func (f *fetch) openSources() (closeAll func()) {
 	closeAll = func() {}
 	if dir := f.store.cfg.DownloadCache; dir != "" {
 		root, err := os.OpenRoot(dir)
@@ -221,7 +217,7 @@ func (f *fetch) openSources() (closeAll func(), err error) {
 	for _, u := range f.store.proxies {
 		f.sources = append(f.sources, &proxySource{base: u, client: f.store.cfg.Client})
 	}
-	return closeAll, nil
+	return closeAll
 }
 
 // all gets every wanted file with a few workers.
@@ -301,8 +297,7 @@ func (f *fetch) fromSources(ctx context.Context, w *want, kind string, allowed [
 			wrong = append(wrong, Tampered{w.Version, kind, strings.Join(allowed, " or "), bad.Error(), src.String()})
 			continue
 		case err != nil:
-			var fault *storeFault
-			if errors.As(err, &fault) {
+			if _, ok := errors.AsType[*storeFault](err); ok {
 				return err
 			}
 			said = append(said, fmt.Sprintf("%s: %v", src, err))

@@ -24,12 +24,12 @@ const (
 )
 
 // badBytes says that what a source gave is not what it should be.
-type badBytes struct{ err error }
+type badBytes struct{ err error } //nolint:errname // says what happened
 
 func (b *badBytes) Error() string { return b.err.Error() }
 
 // storeFault says that the store itself, not a source, failed.
-type storeFault struct{ err error }
+type storeFault struct{ err error } //nolint:errname // says what happened
 
 func (s *storeFault) Error() string { return fmt.Sprintf("write module store: %v", s.err) }
 func (s *storeFault) Unwrap() error { return s.err }

@@ -99,8 +99,7 @@ func (p *proxySource) open(ctx context.Context, v module.Version, kind string) (
 	}
 	resp, err := p.client.Do(req)
 	if err != nil {
-		var inner *url.Error
-		if errors.As(err, &inner) { // its text repeats the address
+		if inner, ok := errors.AsType[*url.Error](err); ok { // its text repeats the address
 			err = inner.Err
 		}
 		if ctx.Err() == nil {

@@ -55,7 +55,7 @@ func immutableStep(path string) (next, why string) {
 			}
 			return filepath.Join(target, path[end:]), ""
 		}
-		if why := mutable(part, st.Uid, uint32(st.Mode)); why != "" {
+		if why := mutable(part, st.Uid, uint32(st.Mode)); why != "" { //nolint:unconvert // 16 bits on darwin
 			return "", why
 		}
 	}

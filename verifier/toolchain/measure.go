@@ -155,7 +155,7 @@ func (w *walker) walk(ctx context.Context, root string) error {
 		if err := unix.Lstat(path, &st); err != nil {
 			return fmt.Errorf("measure %q: %w", path, err)
 		}
-		switch mode := uint32(st.Mode); mode & unix.S_IFMT {
+		switch mode := uint32(st.Mode); mode & unix.S_IFMT { //nolint:unconvert // 16 bits on darwin
 		case unix.S_IFDIR:
 			w.note(mutable(path, st.Uid, mode))
 		case unix.S_IFREG:
@@ -348,7 +348,7 @@ func fstat(f *os.File) (stamp, error) {
 
 func stampOf(st *unix.Stat_t) stamp {
 	return stamp{
-		dev: int64(st.Dev), ino: int64(st.Ino), size: st.Size, //nolint:gosec,unconvert // other types on other systems; only compared
-		mtime: st.Mtim.Nano(), ctime: st.Ctim.Nano(), mode: uint32(st.Mode),
+		dev: int64(st.Dev), ino: int64(st.Ino), size: st.Size, //nolint:unconvert // other types on other systems; only compared
+		mtime: st.Mtim.Nano(), ctime: st.Ctim.Nano(), mode: uint32(st.Mode), //nolint:unconvert // as above
 	}
 }

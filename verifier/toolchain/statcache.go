@@ -88,7 +88,7 @@ func parseStatLine(line string) (name string, c cached, err error) {
 	if name, err = strconv.Unquote(quoted); err != nil {
 		return "", cached{}, err
 	}
-	return name, cached{stamp{n[0], n[1], n[2], n[3], n[4], uint32(n[5])}, sum}, nil //nolint:gosec // a mode
+	return name, cached{stamp{n[0], n[1], n[2], n[3], n[4], uint32(n[5])}, sum}, nil
 }
 
 // writeStatCache replaces the file. Several measurements of one cache must not

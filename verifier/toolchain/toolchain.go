@@ -77,8 +77,7 @@ func Find(ctx context.Context, cfg Config) (Toolchain, error) {
 		return Toolchain{}, err
 	}
 	said, err := ask(ctx, cfg.TempDir, path)
-	var refused *problem.Problem
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*problem.Problem](err); ok {
 		return Toolchain{}, refused
 	}
 	if err != nil {
@@ -141,7 +140,7 @@ func ask(ctx context.Context, tempDir, path string) (_ Toolchain, err error) {
 	if err != nil {
 		return Toolchain{}, err
 	}
-	var env struct{ GOROOT, GOVERSION, CGO_ENABLED, GOOS, GOARCH, GOPROXY string } //nolint:revive // go's own names
+	var env struct{ GOROOT, GOVERSION, CGO_ENABLED, GOOS, GOARCH, GOPROXY string } //nolint:staticcheck // go's own names
 	if err := json.Unmarshal(out, &env); err != nil {
 		return Toolchain{}, fmt.Errorf("read answer of go env: %w", err)
 	}
@@ -175,7 +174,7 @@ func ask(ctx context.Context, tempDir, path string) (_ Toolchain, err error) {
 
 // run starts the go command with nothing of the caller's environment.
 func run(ctx context.Context, dir, path string, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, path, args...) //nolint:gosec // the path is the lane's own configuration
+	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Dir = dir
 	cmd.Env = []string{
 		"PATH=" + filepath.Dir(path) + ":/usr/bin:/bin", "HOME=" + dir, "GOCACHE=" + dir, "GOPATH=" + dir, "TMPDIR=" + dir,

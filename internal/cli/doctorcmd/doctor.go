@@ -120,7 +120,7 @@ func spaceCheck(dir string) check {
 		c.Observed, c.Fix = err.Error(), "set STRIATUM_HOME to a folder on a disk"
 		return c
 	}
-	free := int64(st.Bavail) * int64(st.Bsize)
+	free := int64(st.Bavail) * int64(st.Bsize) //nolint:unconvert // 32 bits on darwin
 	c.OK = free >= minFreeBytes
 	c.Observed = fmt.Sprintf("%d MiB free", free>>20)
 	if !c.OK {

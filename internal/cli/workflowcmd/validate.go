@@ -131,8 +131,7 @@ func (o *validateOptions) view(ctx context.Context, w workflow.Workflow) (view w
 		return workflow.View{}, []workflow.Finding{{File: w.IntentPath, Code: workflow.Malformed, What: err.Error()}}, nil
 	}
 	intent, err := allowlist.ParseIntent(data)
-	var invalid *allowlist.InvalidError
-	if errors.As(err, &invalid) {
+	if invalid, ok := errors.AsType[*allowlist.InvalidError](err); ok {
 		for _, f := range invalid.Findings {
 			extra = append(extra, workflow.Finding{File: w.IntentPath, Pointer: f.Pointer, Code: workflow.Code(f.Code), What: f.What, Hint: f.Hint})
 		}

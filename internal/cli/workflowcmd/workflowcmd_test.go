@@ -59,8 +59,7 @@ func exitcode(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	got := 0
 	err = ts.Exec(args[1], args[2:]...)
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		got = exit.ExitCode()
 	} else if err != nil {
 		ts.Fatalf("exitcode: %v", err)
