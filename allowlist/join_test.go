@@ -34,7 +34,7 @@ func ring(k *seal.PrivateKey, role seal.Role) seal.Keyring {
 const zeros = "0000000000000000000000000000000000000000000000000000000000000000"
 
 // samplePins pins the sample intent's first entry on host.
-func samplePins(t testing.TB, k *seal.PrivateKey, host string) Pins {
+func samplePins(t testing.TB, k *seal.PrivateKey, host string) Pins { //nolint:unparam // the host is what a reader wants to see
 	t.Helper()
 	e := parsed(t).Checks[0]
 	digest, err := e.Digest()

@@ -348,7 +348,7 @@ func fstat(f *os.File) (stamp, error) {
 
 func stampOf(st *unix.Stat_t) stamp {
 	return stamp{
-		dev: int64(st.Dev), ino: int64(st.Ino), size: st.Size, //nolint:unconvert // other types on other systems; only compared
+		dev: int64(st.Dev), ino: int64(st.Ino), size: st.Size,
 		mtime: st.Mtim.Nano(), ctime: st.Ctim.Nano(), mode: uint32(st.Mode), //nolint:unconvert // as above
 	}
 }
