@@ -25,7 +25,7 @@ const baselineBase = 0x70000000 - 65536
 // runtime can have it: /bin/true directly, the profile compiled by runc.
 func baseline(b *testing.B) (bundle string) {
 	b.Helper()
-	bundle, err := os.MkdirTemp("/run", "striatum-bench-")
+	bundle, err := os.MkdirTemp("/run", "striatum-bench-") //nolint:usetesting // runc wants a short path on a tmpfs
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -74,20 +74,33 @@ func three(b *testing.B, args ...string) {
 		start := time.Now()
 		for range 3 {
 			n++
-			call := make([]string, len(args))
-			for i, a := range args {
-				if a == "ID" {
-					a = "bench-" + strconv.Itoa(n)
-				}
-				call[i] = a
-			}
-			if out, err := exec.Command(call[0], call[1:]...).CombinedOutput(); err != nil {
-				b.Fatalf("%v: %v\n%s", call, err, out)
-			}
+			runCommand(b, args, n)
 		}
 		took = append(took, time.Since(start))
 	}
 	medianReport(b, took)
+}
+
+// runCommand runs args once, with the n-th name for "ID".
+func runCommand(b *testing.B, args []string, n int) {
+	b.Helper()
+	call := make([]string, len(args))
+	for i, a := range args {
+		if a == "ID" {
+			a = "bench-" + strconv.Itoa(n)
+		}
+		call[i] = a
+	}
+	if out, err := exec.Command(call[0], call[1:]...).CombinedOutput(); err != nil {
+		b.Fatalf("%v: %v\n%s", call, err, out)
+	}
+}
+
+// ctrCommand runs the baseline with the private containerd of an open engine.
+func ctrCommand(b *testing.B, cfg containerdengine.Config) []string {
+	bundle := baseline(b)
+	socket := filepath.Join("/run/striatum", containerdengine.ID(cfg.Home), "containerd.sock")
+	return []string{"ctr", "-a", socket, "run", "--rm", "--fifo-dir", filepath.Join(bundle, "fifo"), "--config", filepath.Join(bundle, "config.json"), "ID"}
 }
 
 func BenchmarkThreeCtr(b *testing.B) {
@@ -101,9 +114,7 @@ func BenchmarkThreeCtr(b *testing.B) {
 			b.Error(err)
 		}
 	}()
-	bundle := baseline(b)
-	socket := filepath.Join("/run/striatum", containerdengine.ID(cfg.Home), "containerd.sock")
-	three(b, "ctr", "-a", socket, "run", "--rm", "--config", filepath.Join(bundle, "config.json"), "ID")
+	three(b, ctrCommand(b, cfg)...)
 }
 
 func BenchmarkThreeRunc(b *testing.B) {

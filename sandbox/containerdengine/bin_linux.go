@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -116,7 +117,7 @@ func (b *bin) work() {
 
 func (b *bin) remove(x *box) {
 	if err := x.remove(); err != nil {
-		b.e.cfg.Log.Warn("cannot remove a sandbox", "sandbox", x.id, "error", err.Error())
+		b.e.cfg.Log.Warn("cannot remove a sandbox", slog.String("sandbox", x.id), slog.String("error", err.Error()))
 	}
 }
 
@@ -146,7 +147,7 @@ func (b *box) Discard() {
 			b.killAll()
 			drained := b.drain()
 			if !b.awaitExit(exitLimit) {
-				b.e.cfg.Log.Warn("a killed sandbox does not end", "sandbox", b.id)
+				b.e.cfg.Log.Warn("a killed sandbox does not end", slog.String("sandbox", b.id))
 			} else {
 				b.e.ids.Give(b.ids)
 			}
@@ -162,7 +163,7 @@ func (b *box) Discard() {
 func (b *box) killAll() {
 	b.kill.Do(func() {
 		if err := b.group.Kill(); err != nil {
-			b.e.cfg.Log.Warn("cannot kill a sandbox by its cgroup", "sandbox", b.id, "error", err.Error())
+			b.e.cfg.Log.Warn("cannot kill a sandbox by its cgroup", slog.String("sandbox", b.id), slog.String("error", err.Error()))
 		}
 		pids, err := b.group.Processes()
 		if err != nil || len(pids) > 0 {
@@ -213,6 +214,12 @@ func (b *box) remove() error {
 	ctx, cancel := context.WithTimeout(b.e.context(context.Background()), exitLimit)
 	defer cancel()
 	var errs []error
+	if b.task == nil && b.container != nil {
+		// Whoever gave up on making it did not learn whether it was made.
+		if task, err := b.container.Task(ctx, nil); err == nil {
+			b.task = task
+		}
+	}
 	if b.task != nil {
 		if _, err := b.task.Delete(ctx, containerd.WithProcessKill); err != nil && !errdefs.IsNotFound(err) {
 			errs = append(errs, fmt.Errorf("delete task: %w", err))

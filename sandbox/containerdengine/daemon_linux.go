@@ -44,6 +44,8 @@ type daemon struct {
 	// closed when it is gone.
 	reaper *os.Process
 	ended  chan struct{}
+	// exe is the program of the host's containerd, empty for a private one.
+	exe string
 	// madeShimDir says that shimDir was not there before.
 	madeShimDir bool
 }
@@ -110,6 +112,7 @@ func startDaemon(ctx context.Context, dir, initPath, containerdPath, shimPath st
 	if err != nil {
 		return nil, err
 	}
+	//nolint:noctx // it outlives the call; the reaper and Close end it
 	cmd := exec.Command(initPath, "daemon", own+":"+shimDir, containerdPath, "--config", config)
 	cmd.Env = []string{"PATH=" + filepath.Dir(shimPath) + ":/usr/sbin:/usr/bin:/sbin:/bin"}
 	cmd.Stdout, cmd.Stderr = logFile, logFile
@@ -201,6 +204,9 @@ func joinDaemon(ctx context.Context, dir, socket string) (*daemon, error) {
 	}
 	if err != nil {
 		return nil, problem.Wrap(problem.Missing, err, "talk to containerd", "start it, or leave its socket out of the configuration to have a private one")
+	}
+	if d.exe, err = os.Readlink("/proc/" + strconv.Itoa(pid) + "/exe"); err != nil {
+		return nil, errors.Join(fmt.Errorf("look at containerd: %w", err), d.client.Close())
 	}
 	if d.mounts, err = mountns.Start(func() (int, error) { return pid, nil }); err != nil {
 		return nil, errors.Join(err, d.client.Close())

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -50,6 +51,7 @@ type Engine struct {
 
 	mu    sync.Mutex
 	roots map[string]string // by the list of mount points
+	shims int               // how many shims were given up
 	bin   *bin
 }
 
@@ -168,9 +170,12 @@ func (e *Engine) start(ctx context.Context) (err error) {
 		return err
 	}
 	if e.cfg.Socket != "" {
-		e.describe = sync.OnceValue(func() sandbox.Description { return e.describeWith(e.runc, e.initBin) })
-		e.d, err = joinDaemon(ctx, e.dir, e.cfg.Socket)
-		return err
+		if e.d, err = joinDaemon(ctx, e.dir, e.cfg.Socket); err != nil {
+			return err
+		}
+		e.trust = errors.Join(e.trust, trusted(e.d.exe))
+		e.describe = sync.OnceValue(func() sandbox.Description { return e.describeWith(e.d.exe, e.runc, e.initBin) })
+		return nil
 	}
 	containerd, err := findTrusted(e.cfg.ContainerdPath, "containerd")
 	if err != nil {
@@ -224,7 +229,7 @@ func (e *Engine) describeWith(binaries ...string) sandbox.Description {
 	}
 	var err error
 	if d.Binaries, err = digests(binaries...); err != nil {
-		e.cfg.Log.Warn("cannot hash the engine's binaries", "error", err.Error())
+		e.cfg.Log.Warn("cannot hash the engine's binaries", slog.String("error", err.Error()))
 	}
 	return d
 }
@@ -242,6 +247,20 @@ func (e *Engine) context(ctx context.Context) context.Context {
 }
 
 func (e *Engine) namespace() string { return "striatum-" + e.id }
+
+// shimGroup names the containers that share a shim.
+func (e *Engine) shimGroup() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return fmt.Sprintf("%s-%d", e.id, e.shims)
+}
+
+// leaveShim makes later containers have another shim.
+func (e *Engine) leaveShim() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.shims++
+}
 
 // name makes a random name.
 func (e *Engine) name() (string, error) {

@@ -123,7 +123,7 @@ func checkHost(t *testing.T, cfg containerdengine.Config) {
 // returns its socket.
 func hostContainerd(t *testing.T, binary string) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/run", "striatum-host-")
+	dir, err := os.MkdirTemp("/run", "striatum-host-") //nolint:usetesting // socket paths have 108 bytes
 	if err != nil {
 		t.Fatal(err)
 	}

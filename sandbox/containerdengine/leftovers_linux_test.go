@@ -243,6 +243,53 @@ func TestAKilledLaneLeavesNothingToTheNext(t *testing.T) {
 	}
 }
 
+// TestWhatIsCancelledLeavesNothing ends Open and Prepare after any time.
+func TestWhatIsCancelledLeavesNothing(t *testing.T) {
+	for _, host := range []bool{false, true} {
+		cfg := testenv.Containerd(t)
+		if host {
+			cfg.Socket = hostContainerd(t, "containerd")
+		}
+		for after := time.Duration(0); after < 200*time.Millisecond; after += 15 * time.Millisecond {
+			ctx, stop := context.WithTimeout(t.Context(), after)
+			if e, err := containerdengine.Open(ctx, cfg); err == nil {
+				if err := e.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+			stop()
+			if left := leftovers(cfg.Home); left != "" {
+				t.Fatalf("host %v, open cancelled after %v left:\n%s", host, after, left)
+			}
+		}
+		e, err := containerdengine.Open(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for after := time.Duration(0); after < 100*time.Millisecond; after += 5 * time.Millisecond {
+			ctx, stop := context.WithTimeout(t.Context(), after)
+			if sb, err := e.Prepare(ctx, plainSpec(t)); err == nil {
+				sb.Discard()
+			}
+			stop()
+		}
+		sb, err := e.Prepare(t.Context(), plainSpec(t))
+		if err != nil {
+			t.Fatalf("host %v: prepare after cancelled ones: %v", host, err)
+		}
+		sb.Discard()
+		if err := e.Close(); err != nil {
+			t.Errorf("host %v: %v", host, err)
+		}
+		if left := leftovers(cfg.Home); left != "" {
+			t.Errorf("host %v: left:\n%s", host, left)
+		}
+		if host {
+			checkHost(t, cfg)
+		}
+	}
+}
+
 func TestOpeningTakesNothingOfAnotherHome(t *testing.T) {
 	first, second := testenv.Containerd(t), testenv.Containerd(t)
 	a, err := containerdengine.Open(t.Context(), first)

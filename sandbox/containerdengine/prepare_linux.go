@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	containerd "github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/pkg/cio"
@@ -91,15 +92,21 @@ func (e *Engine) Prepare(ctx context.Context, spec sandbox.Spec) (_ sandbox.Sand
 	if err != nil {
 		return nil, err
 	}
-	if err := b.create(e.context(ctx), ocispec.New([]string{sandbox.InitPath}, append(options,
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("prepare sandbox: %w", context.Cause(ctx))
+	}
+	if err := b.create(ctx, ocispec.New([]string{sandbox.InitPath}, append(options,
 		ocispec.WithRoot(root),
 		ocispec.WithUserNamespace(b.ids.Base),
 		ocispec.WithCapabilities(initCapabilities...),
 		ocispec.WithLimits(b.group.Path, spec.Limits),
 		ocispec.WithOpenFiles(e.files, e.files),
-		ocispec.WithGroup(e.id),
+		ocispec.WithGroup(e.shimGroup()),
 	)...)); err != nil {
 		return nil, e.explain(err)
+	}
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("prepare sandbox: %w", context.Cause(ctx))
 	}
 	return b, b.greet(setup)
 }
@@ -190,8 +197,21 @@ func (b *box) source(i int, m sandbox.Mount) (string, error) {
 	return target, nil
 }
 
-// create makes the container and starts its launcher.
+// createLimit is how long making a container may take, after
+// which a shim that does not answer is given up for a new one.
+const createLimit = 30 * time.Second
+
+// create makes the container and starts its launcher. It goes on when ctx ends:
+// a shim whose creation of a task is broken off waits for the other end of its
+// pipes for ever, and so does everything that it is asked later.
 func (b *box) create(ctx context.Context, spec *specs.Spec) (err error) {
+	ctx, cancel := context.WithTimeoutCause(b.e.context(context.WithoutCancel(ctx)), createLimit, errors.New("the shim does not answer"))
+	defer cancel()
+	defer func() {
+		if ctx.Err() != nil {
+			b.e.leaveShim()
+		}
+	}()
 	b.container, err = b.e.d.client.NewContainer(ctx, b.id,
 		containerd.WithSpec(spec),
 		containerd.WithRuntime("io.containerd.runc.v2", b.e.runtimeOptions()),
@@ -204,7 +224,7 @@ func (b *box) create(ctx context.Context, spec *specs.Spec) (err error) {
 		if err != nil {
 			return nil, err
 		}
-		b.streams, err = cio.NewDirectIO(b.e.context(context.WithoutCancel(ctx)), fifos)
+		b.streams, err = cio.NewDirectIO(context.WithoutCancel(ctx), fifos)
 		return b.streams, err
 	})
 	if err != nil {

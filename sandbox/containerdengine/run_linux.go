@@ -153,7 +153,7 @@ func (r *running) program(i int, p sandbox.Program, end func()) error {
 	}
 	r.result.Programs = append(r.result.Programs, sandbox.ProgramResult{})
 	res := &r.result.Programs[len(r.result.Programs)-1]
-	switch t {
+	switch t { //nolint:exhaustive // every other frame is out of turn
 	case initproto.TypeNotStarted:
 		res.StartError = string(payload)
 		return r.programEnd()
@@ -171,7 +171,7 @@ func (r *running) program(i int, p sandbox.Program, end func()) error {
 		if err != nil {
 			return err
 		}
-		switch t {
+		switch t { //nolint:exhaustive // every other frame is out of turn
 		case initproto.TypeStdout:
 			res.StdoutBytes += int64(len(payload))
 			err = r.forward(stdout, payload, end)
@@ -320,8 +320,7 @@ func (r *running) finish(ctx context.Context, err error, took time.Duration) (sa
 	if cause := context.Cause(ctx); cause != nil {
 		return sandbox.Result{}, fmt.Errorf("run sandbox: %w", cause)
 	}
-	var own *writerError
-	if errors.As(err, &own) {
+	if own, ok := errors.AsType[*writerError](err); ok {
 		return sandbox.Result{}, fmt.Errorf("run sandbox: %w", own)
 	}
 	if err != nil {

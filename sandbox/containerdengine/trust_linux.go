@@ -57,7 +57,7 @@ func trusted(path string) error {
 		if !ok || sys.Uid != 0 {
 			return fmt.Errorf("%q is not owned by root", p)
 		}
-		if st.Mode().Perm()&0o022 != 0 && !(st.IsDir() && st.Mode()&fs.ModeSticky != 0) {
+		if st.Mode().Perm()&0o022 != 0 && (!st.IsDir() || st.Mode()&fs.ModeSticky == 0) {
 			return fmt.Errorf("%q can be written by others than root", p)
 		}
 		if p == "/" {

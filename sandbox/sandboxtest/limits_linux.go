@@ -20,16 +20,12 @@ import (
 const grace = 5 * time.Second
 
 func (s *suite) leftBehind(t *testing.T) {
-	res, out := s.run(t, s.spec(), do("daemon", "spin", "forks"), sh("set -- /proc/[0-9]*; echo $#"), sh("sleep 30 & exit 4"))
-	if !strings.Contains(out[0], "left") || res.Programs[0].LeftBehind < 2 || res.Programs[0].ExitCode != 0 {
-		t.Errorf("left behind: %+v, output %q", res.Programs[0], out[0])
+	res, out := s.run(t, s.spec(), do("daemon", "spin", "spin"), sh("set -- /proc/[0-9]*; echo $#"), sh("sleep 30 & exit 4"))
+	if len(res.Programs) != 3 {
+		t.Fatalf("run ended early: hit %q, %+v", res.Hit, res.Programs)
 	}
-	if len(res.Programs) < 2 {
-		// The fork bomb may have been fast enough for the process limit.
-		if res.Hit != sandbox.HitPids {
-			t.Errorf("run ended early: %+v", res)
-		}
-		return
+	if out[0] != "left\n" || res.Programs[0].LeftBehind != 2 || res.Programs[0].ExitCode != 0 {
+		t.Errorf("left behind: %+v, output %q", res.Programs[0], out[0])
 	}
 	if got := strings.TrimSpace(out[1]); got != "2" {
 		t.Errorf("second program sees %s processes, want the launcher and itself", got)

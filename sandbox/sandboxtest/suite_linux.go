@@ -279,16 +279,17 @@ func (s *suite) collect(t *testing.T) {
 	q := sh("printf abcdef > a")
 	q.Collect, q.CollectBytes = []string{"/tmp/a"}, 4
 	res, _ := s.run(t, s.spec(), p, q)
-	got := ""
+	var lines strings.Builder
 	for _, r := range res.Programs {
 		for _, c := range r.Collected {
 			data := string(c.Data)
 			if len(data) > 20 {
 				data = fmt.Sprint(len(data), " bytes")
 			}
-			got += fmt.Sprintf("%s %v %v %s\n", c.Path, c.Regular, c.Truncated, data)
+			fmt.Fprintf(&lines, "%s %v %v %s\n", c.Path, c.Regular, c.Truncated, data)
 		}
 	}
+	got := lines.String()
 	want := "/tmp/a true false 0123456789\n/tmp/missing false false \n/tmp/link false false \n/tmp/d false false \n" +
 		"/tmp/pipe false false \n/tmp/linkdir/passwd false false \n/tmp/big true true 200000 bytes\n/tmp/a true true abcd\n"
 	if got != want {
