@@ -4,13 +4,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
-	"strings"
 
 	"striatum/receipt"
 	"striatum/sandbox"
 	"striatum/verifier/gocheck"
-	"striatum/workflow"
 )
 
 // builtin is a check that the binary carries. prepare reads the tree, before a
@@ -31,17 +30,6 @@ func registry() map[string]builtin {
 		"builtin:go-build":                  {[]string{"go", "build", "-o=/dev/null"}, "go-build", prepareGo, runBuild},
 		"builtin:artifact-anchor-integrity": {[]string{"striatum-init", "anchors"}, "stdout", prepareAnchors, runAnchors},
 	}
-}
-
-// joinBuiltins lists the checks that can be run.
-func joinBuiltins() string {
-	var ids []string
-	for _, id := range workflow.Builtins() {
-		if _, ok := registry()[id]; ok {
-			ids = append(ids, id)
-		}
-	}
-	return strings.Join(ids, ", ")
 }
 
 // plant describes the planted control in the body: its digest is over every
@@ -156,3 +144,6 @@ func (r *run) prepareBoxes(ctx context.Context, specs ...sandbox.Spec) ([]sandbo
 	}
 	return boxes, nil
 }
+
+// Builtins returns the ids of the checks that can be run, sorted.
+func Builtins() []string { return slices.Sorted(maps.Keys(registry())) }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -96,7 +97,7 @@ func (r *run) conclude(ctx context.Context) (Outcome, error) {
 func (r *run) unknownCheck() error {
 	return problem.New(problem.Usage, fmt.Sprintf("check %q cannot be run", r.check.CheckID()),
 		"this version runs builtins only; external checks are validated, pinned checks are not run yet",
-		"name one of: "+joinBuiltins())
+		"name one of: "+strings.Join(Builtins(), ", "))
 }
 
 // step reports progress.

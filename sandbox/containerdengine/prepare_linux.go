@@ -197,8 +197,8 @@ func (b *box) source(i int, m sandbox.Mount) (string, error) {
 	return target, nil
 }
 
-// createLimit is how long making a container may take, after
-// which a shim that does not answer is given up for a new one.
+// createLimit is how long making a container may take. A shim that has not
+// answered by then is given up for a new one.
 const createLimit = 30 * time.Second
 
 // create makes the container and starts its launcher. It goes on when ctx ends:

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"striatum/internal/durable"
+	"striatum/seal"
 )
 
 // The stat cache is a text file: the line "striatum.stat_cache.v1", then one
@@ -82,7 +83,7 @@ func parseStatLine(line string) (name string, c cached, err error) {
 		}
 	}
 	sum, quoted, _ := strings.Cut(line, " ")
-	if len(sum) != 64 {
+	if !seal.ValidDigest(sum) || n[5] != int64(uint32(n[5])) {
 		return "", cached{}, errors.New("no digest")
 	}
 	if name, err = strconv.Unquote(quoted); err != nil {

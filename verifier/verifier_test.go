@@ -1,0 +1,381 @@
+package verifier_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"striatum/internal/testenv"
+	"striatum/receipt"
+	"striatum/sandbox"
+	"striatum/sandbox/containerdengine"
+	"striatum/seal"
+	"striatum/snapshot"
+	"striatum/verifier"
+	"striatum/verifier/journal"
+	"striatum/verifier/modules"
+	"striatum/verifier/toolchain"
+	"striatum/workflow"
+)
+
+// lab is one lane for all tests of this package, so that the standard library is
+// compiled once.
+type lab struct {
+	dir    string
+	key    *seal.PrivateKey
+	engine *containerdengine.Engine
+	mu     sync.Mutex // one check at a time, as the lane's lock has it
+	stored [][]byte
+}
+
+var shared struct {
+	sync.Once
+	lab *lab
+	err error
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if l := shared.lab; l != nil {
+		if err := l.engine.Close(); err != nil {
+			slog.Error("close the engine", slog.String("error", err.Error()))
+			code = 1
+		}
+		if err := os.RemoveAll(l.dir); err != nil {
+			slog.Error("remove the lab", slog.String("error", err.Error()))
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+func open(t *testing.T) *lab {
+	t.Helper()
+	cfg := testenv.Containerd(t)
+	shared.Do(func() {
+		l := &lab{}
+		if l.dir, shared.err = os.MkdirTemp("", "striatum-lab-"); shared.err != nil { //nolint:usetesting // it outlives the test that makes it
+			return
+		}
+		if l.key, shared.err = seal.GenerateKey(rand.Reader); shared.err != nil {
+			return
+		}
+		cfg.Home = l.dir
+		if l.engine, shared.err = containerdengine.Open(context.Background(), cfg); shared.err == nil {
+			shared.lab = l
+		}
+	})
+	if shared.err != nil {
+		t.Fatal(shared.err)
+	}
+	return shared.lab
+}
+
+// kept is the lab's engine, which outlives a lane.
+type kept struct{ *containerdengine.Engine }
+
+func (kept) Close() error { return nil }
+
+func (l *lab) RecordOpened(context.Context, []byte) error { return nil }
+
+func (l *lab) RecordReceipt(_ context.Context, envelope []byte) error {
+	l.stored = append(l.stored, envelope)
+	return nil
+}
+
+func (l *lab) lane(t *testing.T, progress func(check, step string)) *verifier.Lane {
+	t.Helper()
+	j, err := journal.Open(filepath.Join(l.dir, "journal"), journal.Config{Now: time.Now, Rand: rand.Reader, Key: l.key, LaneID: "lane-test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mods, err := modules.Open(modules.Config{Dir: filepath.Join(l.dir, "modules"), Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ring := seal.NewKeyring(seal.Key{Public: l.key.Public(), Role: seal.RoleLane, Class: seal.ClassShared, LaneID: "lane-test"})
+	return verifier.New(verifier.Config{
+		Dir: l.dir, Journal: j,
+		OpenOutputs: func() (*journal.Outputs, error) {
+			return journal.OpenOutputs(filepath.Join(l.dir, "outputs"), 1<<30, time.Now)
+		},
+		Snapshots: snapshot.Store{Dir: filepath.Join(l.dir, "snapshots")}, Snapshot: snapshot.Options{Now: time.Now},
+		Toolchain: toolchain.Config{Path: os.Getenv("PATH"), TempDir: l.dir}, Modules: mods,
+		OpenEngine: func(context.Context) (sandbox.Engine, error) { return kept{l.engine}, nil },
+		Key:        l.key,
+		Lane:       receipt.Lane{LaneID: "lane-test", HostFingerprint: "00000000-linux-" + runtime.GOARCH, OS: "linux", Arch: runtime.GOARCH},
+		Version:    "test", SelfSHA256: seal.SHA256Hex(nil), Recorder: l,
+		Keyring: func(context.Context) (seal.Keyring, error) { return ring, nil },
+		Now:     time.Now, Rand: rand.Reader, Log: slog.New(slog.DiscardHandler), Progress: progress,
+	})
+}
+
+// verify runs one check on the tree at root.
+func (l *lab) verify(ctx context.Context, t *testing.T, root string, check workflow.CheckRef, progress func(check, step string)) ([]verifier.Outcome, error) {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lane(t, progress).Run(ctx, verifier.Request{
+		RepositoryID: "repo-test", Requester: "local", Root: root, Wait: time.Minute,
+		Select: func(string) (verifier.Selection, error) {
+			return verifier.Selection{Checks: []workflow.CheckRef{check}}, nil
+		},
+	})
+}
+
+// receiptOf is the receipt of a check that must end in one.
+func (l *lab) receiptOf(t *testing.T, root string, check workflow.CheckRef) receipt.Receipt {
+	t.Helper()
+	outcomes, err := l.verify(t.Context(), t, root, check, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := outcomes[0].Receipt.Receipt()
+	if !r.Posture.Strict {
+		t.Errorf("the posture is not strict: %+v", r.Posture.Facets)
+	}
+	return r
+}
+
+var fileHeader = regexp.MustCompile(`(?m)^-- (\S+) --\n`)
+
+// tree writes files given as txtar into a new folder.
+func tree(t *testing.T, text string) string {
+	t.Helper()
+	dir := t.TempDir()
+	heads := fileHeader.FindAllStringSubmatchIndex(text, -1)
+	for i, h := range heads {
+		end := len(text)
+		if i+1 < len(heads) {
+			end = heads[i+1][0]
+		}
+		file := filepath.Join(dir, text[h[2]:h[3]])
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text[h[1]:end]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// codes are the codes that a receipt gives for what it is.
+func codes(r receipt.Receipt) string {
+	var all []string
+	for _, x := range r.Reasons {
+		all = append(all, x.Code)
+	}
+	for _, x := range r.Executions {
+		for _, y := range x.Reasons {
+			all = append(all, y.Code)
+		}
+	}
+	if r.Compile != nil && r.Compile.Execution != nil {
+		for _, y := range r.Compile.Execution.Reasons {
+			all = append(all, y.Code)
+		}
+	}
+	for _, x := range r.Findings {
+		all = append(all, x.Code)
+	}
+	slices.Sort(all)
+	return strings.Join(slices.Compact(all), " ")
+}
+
+var goTest = workflow.CheckRef{Uses: "builtin:go-test", BacksClaim: "tests-pass"}
+
+// TestCheatsNeverRead holds every cheat against the whole lane: what must come
+// of it, and the code that names the trick. "asserted" stands where the cheat is
+// a stated limit of this version: a baseline (11, 14, 12-skip-one, 06, 09) or
+// product mutants (18) will tell.
+func TestCheatsNeverRead(t *testing.T) {
+	l := open(t)
+	want := map[string]struct {
+		classification receipt.Classification
+		code           string
+	}{
+		"00-honest":         {receipt.Asserted, ""},
+		"00-namesakes":      {receipt.Asserted, ""},
+		"00-run-twice":      {receipt.Asserted, ""},
+		"00-wrong":          {receipt.Failed, "tests_failed"},
+		"01-testmain-exits": {receipt.Failed, "tests_not_run"},
+		"03-init-exits":     {receipt.Failed, "output_without_end"},
+		"04-filter":         {receipt.Failed, "tests_not_run"},
+		"04-list":           {receipt.Failed, "tests_not_run"},
+		"06-constraint":     {"", "test_file_excluded"},
+		"06-name":           {receipt.Failed, "test_file_excluded"},
+		"06-underscore":     {"", "test_file_excluded"},
+		"12-skip-all":       {receipt.Failed, "nothing_to_check"},
+		"15-lower-case":     {receipt.Failed, "compile_failed"},
+		"20-benchmark":      {receipt.Failed, "nothing_to_check"},
+		"36-forged-census":  {receipt.Void, "negative_control_did_not_fail"},
+		"36-prints":         {receipt.Failed, ""},
+		"09-ignore":         {"", "package_ignored"},
+		"09-nested-module":  {"", "module_not_checked"},
+		"11-example":        {"", ""},
+		"12-skip-one":       {receipt.Asserted, ""},
+		"14-renamed":        {receipt.Asserted, ""},
+		"18-swallowed":      {receipt.Asserted, ""},
+		"20-fuzz":           {"", ""},
+		"36-forged-end":     {receipt.Failed, ""},
+	}
+	files, err := filepath.Glob("gocheck/testdata/cheats/*.txtar")
+	if err != nil || len(files) != len(want) {
+		t.Fatalf("%d fixtures, %d expectations, %v", len(files), len(want), err)
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".txtar")
+		t.Run(name, func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w, ok := want[name]
+			if !ok {
+				t.Fatal("no expectation")
+			}
+			r := l.receiptOf(t, tree(t, string(text)), goTest)
+			got := codes(r)
+			if w.classification != "" && r.Classification != w.classification || !strings.Contains(got, w.code) {
+				t.Errorf("%s, want %s with %q; codes: %s; control %s %s", r.Classification, w.classification, w.code, got, r.Control.Outcome, r.Control.Why)
+			}
+		})
+	}
+}
+
+// TestRegistryIsWhatWorkflowsMayName: what cannot be run yet is the opt-in alone.
+func TestRegistryIsWhatWorkflowsMayName(t *testing.T) {
+	var missing []string
+	for _, id := range workflow.Builtins() {
+		if !slices.Contains(verifier.Builtins(), id) {
+			missing = append(missing, id)
+		}
+	}
+	want := []string{"builtin+toolchain:go-build", "builtin+toolchain:go-test", "builtin+toolchain:go-vet"}
+	if !slices.Equal(missing, want) {
+		t.Errorf("builtins that cannot be run: %v, want %v", missing, want)
+	}
+}
+
+const good = "-- go.mod --\nmodule example.test/m\n\ngo 1.24\n-- m.go --\npackage m\n\nfunc Add(a, b int) int { return a + b }\n-- m_test.go --\npackage m\n\nimport \"testing\"\n\nfunc TestAdd(t *testing.T) {\n\tif Add(1, 2) != 3 {\n\t\tt.Error(\"wrong\")\n\t}\n}\n"
+
+func TestChecksJudgeWhatTheyAreAbout(t *testing.T) {
+	l := open(t)
+	anchor := seal.SHA256Hex([]byte("bytes\n"))
+	for name, c := range map[string]struct {
+		uses, text string
+		want       receipt.Classification
+		code       string
+	}{
+		"build passes":      {"builtin:go-build", good, receipt.Asserted, ""},
+		"build fails":       {"builtin:go-build", good + "-- bad.go --\npackage m\n\nvar _ int = \"x\"\n", receipt.Failed, "build_failed"},
+		"vet passes":        {"builtin:go-vet", good, receipt.Asserted, ""},
+		"vet fails":         {"builtin:go-vet", good + "-- bad.go --\npackage m\n\nimport \"fmt\"\n\nfunc bad() { fmt.Printf(\"%d\", \"x\") }\n", receipt.Failed, "vet_reported"},
+		"does not compile":  {"builtin:go-test", good + "-- bad.go --\npackage m\n\nvar _ int = \"x\"\n", receipt.Failed, "compile_failed"},
+		"no module":         {"builtin:go-test", "-- a.txt --\nx\n", receipt.Failed, "nothing_to_check"},
+		"several modules":   {"builtin:go-test", "-- a/go.mod --\nmodule a.test\n-- b/go.mod --\nmodule b.test\n", receipt.Failed, "nothing_to_check"},
+		"no tests":          {"builtin:go-test", "-- go.mod --\nmodule a.test\n\ngo 1.24\n-- a.go --\npackage a\n", receipt.Failed, "nothing_to_check"},
+		"newer go":          {"builtin:go-test", "-- go.mod --\nmodule a.test\n\ngo 1.99\n-- a.go --\npackage a\n", receipt.Indeterminate, "toolchain_too_old"},
+		"replace outside":   {"builtin:go-test", "-- go.mod --\nmodule a.test\n\ngo 1.24\n\nreplace b.test => ../b\n-- a.go --\npackage a\n", receipt.Failed, ""},
+		"anchors hold":      {"builtin:artifact-anchor-integrity", "-- f --\nbytes\n-- verification/anchors.json --\n{\"schema_version\":\"striatum.anchors.v1\",\"anchors\":[{\"path\":\"f\",\"sha256\":\"" + anchor + "\"}]}\n", receipt.Asserted, ""},
+		"anchor differs":    {"builtin:artifact-anchor-integrity", "-- f --\nother\n-- verification/anchors.json --\n{\"schema_version\":\"striatum.anchors.v1\",\"anchors\":[{\"path\":\"f\",\"sha256\":\"" + anchor + "\"}]}\n", receipt.Failed, ""},
+		"anchor is missing": {"builtin:artifact-anchor-integrity", "-- verification/anchors.json --\n{\"schema_version\":\"striatum.anchors.v1\",\"anchors\":[{\"path\":\"f\",\"sha256\":\"" + anchor + "\"}]}\n", receipt.Failed, ""},
+		"no anchors":        {"builtin:artifact-anchor-integrity", "-- f --\nbytes\n", receipt.Failed, "nothing_to_check"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := l.receiptOf(t, tree(t, c.text), workflow.CheckRef{Uses: c.uses})
+			if r.Classification != c.want || !strings.Contains(codes(r), c.code) {
+				t.Errorf("%s, want %s with %q; codes: %s; control %s %s", r.Classification, c.want, c.code, codes(r), r.Control.Outcome, r.Control.Why)
+			}
+		})
+	}
+}
+
+// TestHostileTestsAreJudgedWithinTheirLimits: a limit that ends the control makes
+// the control invalid, so that the receipt is void, with the limit named.
+func TestHostileTestsAreJudgedWithinTheirLimits(t *testing.T) {
+	l := open(t)
+	test := func(body string) string {
+		return good + "-- h_test.go --\npackage m\n\nimport (\n\t\"os\"\n\t\"os/exec\"\n\t\"strings\"\n\t\"testing\"\n\t\"time\"\n)\n\nvar _ = []any{os.Args, exec.Command, strings.Repeat, time.Now}\n\nfunc TestHostile(t *testing.T) {\n" + body + "\n}\n"
+	}
+	for name, c := range map[string]struct {
+		text   string
+		limits workflow.Limits
+		want   receipt.Classification
+		hit    string
+	}{
+		"endless":        {test("\tfor {\n\t\ttime.Sleep(time.Second)\n\t}"), workflow.Limits{WallClock: "8s"}, receipt.Void, "wall_clock"},
+		"flood":          {test("\tfor {\n\t\t_, _ = os.Stdout.WriteString(strings.Repeat(\"x\", 1<<16) + \"\\n\")\n\t}"), workflow.Limits{Output: "8MiB"}, receipt.Void, "output"},
+		"daemon":         {test("\tif err := exec.Command(\"sh\", \"-c\", \"sleep 1000 &\").Start(); err != nil {\n\t\tt.Fatal(err)\n\t}"), workflow.Limits{}, receipt.Asserted, ""},
+		"writes outside": {test("\tfor _, dir := range []string{\"/usr\", \"/check\", \"/etc\", \"/cache/go-mod\", \"/\"} {\n\t\tif err := os.WriteFile(dir+\"/x\", nil, 0o600); err == nil {\n\t\t\treturn\n\t\t}\n\t}\n\tt.Error(\"nothing could be written, as it should be\")"), workflow.Limits{}, receipt.Failed, ""},
+		"flaky":          {test("\tb, _ := os.ReadFile(\"/proc/sys/kernel/random/uuid\")\n\tt.Run(string(b), func(*testing.T) {})\n\tt.Run(\"x\", func(t *testing.T) { t.Skip() })"), workflow.Limits{}, receipt.Asserted, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			check := goTest
+			check.Limits = &c.limits
+			before := rss(t)
+			r := l.receiptOf(t, tree(t, c.text), check)
+			if r.Classification != c.want || r.Limits.Hit != c.hit {
+				t.Errorf("%s, hit %q; want %s, %q; codes: %s; control %s %s", r.Classification, r.Limits.Hit, c.want, c.hit, codes(r), r.Control.Outcome, r.Control.Why)
+			}
+			if grown := rss(t) - before; grown > 100<<20 {
+				t.Errorf("the lane grew by %d MiB", grown>>20)
+			}
+		})
+	}
+}
+
+// rss is the peak resident memory of this process, in bytes.
+func rss(t *testing.T) int64 {
+	t.Helper()
+	data, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range bytes.Lines(data) {
+		if rest, ok := bytes.CutPrefix(line, []byte("VmHWM:")); ok {
+			var kib int64
+			for _, c := range bytes.TrimSpace(bytes.TrimSuffix(bytes.TrimSpace(rest), []byte("kB"))) {
+				kib = 10*kib + int64(c-'0')
+			}
+			return kib << 10
+		}
+	}
+	t.Fatal("no VmHWM")
+	return 0
+}
+
+// TestInterruptedCheckEndsInAReceipt cancels at each step that runs something.
+func TestInterruptedCheckEndsInAReceipt(t *testing.T) {
+	l := open(t)
+	root := tree(t, good)
+	for _, at := range []string{"compile the tests, and again with planted failures", "negative control", "both runs"} {
+		t.Run(at, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			outcomes, err := l.verify(ctx, t, root, goTest, func(_, step string) {
+				if step == at {
+					cancel()
+				}
+			})
+			if err == nil || len(outcomes) != 1 {
+				t.Fatalf("%d outcomes, error %v; want one and the interruption", len(outcomes), err)
+			}
+			r := outcomes[0].Receipt.Receipt()
+			if r.Classification != receipt.Indeterminate || !strings.Contains(codes(r), "aborted") {
+				t.Errorf("%s, codes %s; want indeterminate, aborted", r.Classification, codes(r))
+			}
+		})
+	}
+}
