@@ -154,14 +154,17 @@ type PostureError struct {
 	Reason  string
 }
 
-// Error names the first facet that is not as required.
+// NotObserved is what a facet shows that nobody reported.
+const NotObserved = "not observed"
+
+// Error names the first facet that was seen not to be as required.
 func (e *PostureError) Error() string {
 	for _, f := range e.Posture.Facets {
-		if !f.OK {
+		if !f.OK && f.Observed != NotObserved {
 			return fmt.Sprintf("sandbox is not strict: %s is %q, required is %q: %s", f.Name, f.Observed, f.Required, e.Reason)
 		}
 	}
-	return "sandbox posture was not observed: " + e.Reason
+	return "sandbox was not observed to its end: " + e.Reason
 }
 
 // Posture is the isolation of one sandbox as measured.

@@ -113,11 +113,26 @@ func (l *launcher) start(p initproto.Program, streams [3]int, st *started) error
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {
-		st.notFound = fmt.Errorf("start %q: %w", p.Path, err)
+		err = fmt.Errorf("start %q: %w", p.Path, err)
+		if shortage(err) {
+			return err
+		}
+		st.notFound = err
 		return nil
 	}
 	st.pid = pid
 	return nil
+}
+
+// shortage says whether a program did not start for want of something that is
+// not its own affair.
+func shortage(err error) bool {
+	for _, e := range []error{unix.EAGAIN, unix.ENOMEM, unix.EMFILE, unix.ENFILE, unix.EIO} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
 }
 
 // forward sends what comes through r until every writer is gone.

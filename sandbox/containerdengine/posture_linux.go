@@ -11,9 +11,6 @@ import (
 	"striatum/sandbox/ocispec"
 )
 
-// unobserved is what a facet shows that nobody reported.
-const unobserved = "not observed"
-
 // initFacets are what the launcher must report of every program.
 var initFacets = []string{
 	"namespace_pid", "namespace_net", "namespace_mnt", "namespace_ipc", "namespace_uts", "namespace_cgroup",
@@ -114,7 +111,7 @@ func (p *posture) add(facets []initproto.Facet) error {
 }
 
 func missing(name string) sandbox.Facet {
-	return sandbox.Facet{Name: name, Required: "observed", Observed: unobserved, Observer: "init"}
+	return sandbox.Facet{Name: name, Required: "observed", Observed: sandbox.NotObserved, Observer: "init"}
 }
 
 // merged returns every facet, in a fixed order.
