@@ -48,6 +48,7 @@ func Run(t *testing.T, open func(testing.TB) sandbox.Engine) {
 		{"InitCannotBeDisturbed", (*suite).signals},
 		{"OnlyOwnLoopback", (*suite).network},
 		{"FilesArePlantedBeneathALayerOnly", (*suite).files},
+		{"NoProgramTrapsTheFilesOfTheNext", (*suite).traps},
 		{"FreshPlacesAreFreshAndSharedOnesStay", (*suite).places},
 		{"CollectedFilesComeBack", (*suite).collect},
 		{"VolumesPassFromOneToTheNext", (*suite).volumes},
@@ -242,6 +243,20 @@ func (s *suite) files(t *testing.T) {
 		p.Files = []sandbox.File{{Path: path, Mode: 0o644}}
 		if _, _, err := s.try(t.Context(), spec, p); err == nil {
 			t.Errorf("file %q was written", path)
+		}
+	}
+}
+
+// traps is a place in which one program lays traps for the next one's files.
+func (s *suite) traps(t *testing.T) {
+	spec := s.spec(sandbox.Mount{Kind: sandbox.Layer, Source: t.TempDir(), Target: "/shared", Shared: true})
+	for _, trap := range []string{"mkfifo f", "ln -s /tmp/x f", "mkdir f", "ln -s /usr d", "mkfifo d"} {
+		next := sh("exit 0")
+		next.Files = []sandbox.File{{Path: "/shared/f", Mode: 0o644}, {Path: "/shared/d/f", Mode: 0o644}}
+		start := time.Now()
+		res, _, err := s.try(t.Context(), spec, sh("cd /shared && "+trap), next)
+		if err == nil || time.Since(start) > grace {
+			t.Errorf("%q: got %+v, %v after %v", trap, res, err, time.Since(start))
 		}
 	}
 }
