@@ -172,12 +172,13 @@ func ask(ctx context.Context, tempDir, path string) (_ Toolchain, err error) {
 	}, nil
 }
 
-// run starts the go command with nothing of the caller's environment.
+// run starts the go command with nothing of the caller's environment. It has no
+// HOME: in one it would count what it did, in a process that outlives it.
 func run(ctx context.Context, dir, path string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Dir = dir
 	cmd.Env = []string{
-		"PATH=" + filepath.Dir(path) + ":/usr/bin:/bin", "HOME=" + dir, "GOCACHE=" + dir, "GOPATH=" + dir, "TMPDIR=" + dir,
+		"PATH=" + filepath.Dir(path) + ":/usr/bin:/bin", "GOCACHE=" + dir, "GOPATH=" + dir, "TMPDIR=" + dir,
 		"GOTOOLCHAIN=local", "GOENV=off", "GOFLAGS=", "GOWORK=off", "GOTELEMETRY=off", "LANG=C.UTF-8",
 	}
 	cmd.WaitDelay = time.Second
