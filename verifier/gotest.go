@@ -53,7 +53,10 @@ func runTests(ctx context.Context, r *run) error {
 	defer discard(boxes)
 
 	r.step("negative control")
-	t := &testRun{binaries: control}
+	t := &testRun{binaries: control, planted: map[string]string{}}
+	for _, p := range planted {
+		t.planted[p.ImportPath] = p.Test
+	}
 	programs := r.testPrograms(control)
 	x, err := r.execute(ctx, boxes[0], programs, t.sink)
 	if err != nil {
@@ -69,11 +72,16 @@ func runTests(ctx context.Context, r *run) error {
 // testRun collects what the test binaries of one execution report.
 type testRun struct {
 	binaries []gocheck.Binary
+	planted  map[string]string // of a control: the planted test of each package
+	room     gocheck.Room
 	tallies  []*gocheck.Tally
 }
 
-func (t *testRun) sink(int) (io.Writer, io.Writer) {
-	tally := gocheck.NewTally()
+func (t *testRun) sink(i int) (io.Writer, io.Writer) {
+	tally := gocheck.NewTally(&t.room)
+	if test := t.planted[t.binaries[i].ImportPath]; test != "" {
+		tally = gocheck.NewControlTally(test)
+	}
 	t.tallies = append(t.tallies, tally)
 	return tally, nil
 }

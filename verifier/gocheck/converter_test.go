@@ -206,7 +206,7 @@ func FuzzTest2JSON(f *testing.F) {
 		for _, s := range whole {
 			printed.WriteString(s.Output)
 		}
-		tally := NewTally()
+		tally := NewTally(&Room{})
 		_, _ = tally.Write(out)
 		tally.Close()
 		for name, s := range tally.tests {

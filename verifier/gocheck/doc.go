@@ -9,8 +9,8 @@
 //
 // What is read is foreign, so everything has a bound: a go.mod or go.work is
 // read up to MaxModFileBytes, a Go file up to MaxSourceBytes, a line of a tool's
-// output up to MaxLineBytes, and a test binary's framing up to MaxTests tests
-// and MaxNameBytes bytes of names. What is over a bound never passes: it makes
+// output up to MaxLineBytes, and the framing of an execution's test binaries up to
+// MaxTests tests and MaxNameBytes bytes of names in all. What is over a bound never passes: it makes
 // the judgement indeterminate.
 //
 // # Test output
@@ -34,7 +34,7 @@ const (
 	MaxModFileBytes = 1 << 20
 	MaxSourceBytes  = 4 << 20
 	MaxLineBytes    = 64 << 10
-	MaxTests        = 200_000 // in one package, subtests included
+	MaxTests        = 200_000 // in one execution, subtests included
 	MaxNameBytes    = 16 << 20
 	MaxDiagnostics  = 100_000
 	// MaxFindings is how many findings of one code are listed; one more says

@@ -12,7 +12,7 @@ import (
 
 // ran is a binary that wrote the lines with the marker before each.
 func ran(path string, exit int, lines ...string) PackageRun {
-	t := NewTally()
+	t := NewTally(&Room{})
 	for _, line := range lines {
 		_, _ = t.Write([]byte("\x16" + line + "\n"))
 	}
@@ -107,7 +107,7 @@ func TestJudgeTestsIsUnsureOfWhatIsOverABound(t *testing.T) {
 	if j.Judgement != receipt.Inconclusive || reasonCodes(j) != "census_incomplete" {
 		t.Errorf("got %+v", j)
 	}
-	tally := NewTally()
+	tally := NewTally(&Room{})
 	for i := range MaxTests + 1 {
 		_, _ = fmt.Fprintf(tally, "\x16=== RUN   TestA/%d\n\x16--- PASS: TestA/%d (0.00s)\n", i, i)
 	}
@@ -115,11 +115,36 @@ func TestJudgeTestsIsUnsureOfWhatIsOverABound(t *testing.T) {
 	tally.Close()
 	d.Incomplete = nil
 	j = JudgeTests(d, []PackageRun{{ImportPath: "a", Tally: tally}})
-	if j.Judgement == receipt.Pass || !strings.Contains(reasonCodes(j), "events_over_bound") {
+	if j.Judgement != receipt.Inconclusive || reasonCodes(j) != "events_over_bound" {
 		t.Errorf("got %q %v", j.Judgement, j.Reasons)
 	}
 	if j.Census.PassedTests.Count != MaxTests || len(j.Census.PassedTests.Names) != receipt.MaxList {
 		t.Errorf("%d passed, %d named", j.Census.PassedTests.Count, len(j.Census.PassedTests.Names))
+	}
+}
+
+func TestTalliesOfOneExecutionShareTheirBounds(t *testing.T) {
+	room := &Room{}
+	first, second := NewTally(room), NewTally(room)
+	for i := range MaxTests - 1 {
+		_, _ = fmt.Fprintf(first, "\x16=== RUN   T%d\n\x16--- PASS: T%d (0.00s)\n", i, i)
+	}
+	good := "\x16=== RUN   TestA\n\x16--- PASS: TestA (0.00s)\n\x16=== RUN   TestB\n\x16--- PASS: TestB (0.00s)\n\x16PASS\n"
+	control := NewControlTally("TestB")
+	for _, tally := range []*Tally{second, control} {
+		_, _ = tally.Write([]byte(good))
+		tally.Close()
+	}
+	if len(first.tests) != MaxTests-1 || len(second.tests) != 1 {
+		t.Errorf("remembered %d and %d tests, want %d together", len(first.tests), len(second.tests), MaxTests)
+	}
+	d := Discovery{Packages: []Package{declares("b", "TestA", "TestB")}}
+	j := JudgeTests(d, []PackageRun{{ImportPath: "b", Tally: second}})
+	if j.Judgement != receipt.Inconclusive || reasonCodes(j) != "events_over_bound" {
+		t.Errorf("got %q %v", j.Judgement, j.Reasons)
+	}
+	if s := control.tests["TestB"]; len(control.tests) != 1 || s == nil || s.ends[Passed] != 1 {
+		t.Errorf("a control remembers %v, want TestB alone", control.tests)
 	}
 }
 
@@ -298,7 +323,7 @@ func TestPlantedNamesAreRandomAndOfTheRightPackage(t *testing.T) {
 }
 
 func TestTallyKeepsTheEndOfAFailingTestsOutput(t *testing.T) {
-	tally := NewTally()
+	tally := NewTally(&Room{})
 	_, _ = fmt.Fprintf(tally, "\x16=== RUN   TestA\n%slast words\n\x16--- FAIL: TestA (0.00s)\n\x16FAIL\n", strings.Repeat("blah blah\n", 100_000))
 	tally.Close()
 	f := tally.Failures()

@@ -161,7 +161,7 @@ func (l *lab) compile(planted []Planted) (Compiled, []PackageRun) {
 	}
 	var runs []PackageRun
 	for _, b := range binaries {
-		tally := NewTally()
+		tally := NewTally(&Room{})
 		cmd := exec.Command(filepath.Join(out, b.File), b.Args...)
 		cmd.Dir = l.dir + strings.TrimPrefix(b.Dir, WorkDir)
 		cmd.Env = append(l.env, "PWD="+cmd.Dir)

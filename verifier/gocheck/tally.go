@@ -21,7 +21,8 @@ type Failure struct {
 type Tally struct {
 	conv     *Converter
 	tests    map[string]*seen
-	names    int // bytes
+	room     *Room
+	only     string // if not empty, the one test that is remembered
 	over     bool
 	odd      string // the first event that no honest run has
 	final    Action // the package's, if the output is complete
@@ -40,10 +41,37 @@ type seen struct {
 
 func (s seen) ended() int { return s.ends[Passed] + s.ends[Failed] + s.ends[Skipped] }
 
-// NewTally returns a Tally for one test binary.
-func NewTally() *Tally {
-	t := &Tally{tests: map[string]*seen{}, tails: map[string][]byte{}}
+// Room is what the tallies of one execution may remember together: MaxTests
+// tests and MaxNameBytes bytes of names. Its binaries run one after the other,
+// so a Room is not for concurrent use.
+type Room struct {
+	tests int
+	bytes int
+}
+
+// take reports whether one more test of that name may be remembered.
+func (r *Room) take(name string) bool {
+	if r.tests >= MaxTests || r.bytes+len(name) > MaxNameBytes {
+		return false
+	}
+	r.tests++
+	r.bytes += len(name)
+	return true
+}
+
+// NewTally returns a Tally for one test binary of the execution that room
+// belongs to.
+func NewTally(room *Room) *Tally {
+	t := &Tally{tests: map[string]*seen{}, room: room, tails: map[string][]byte{}}
 	t.conv = NewConverter(t.event)
+	return t
+}
+
+// NewControlTally returns a Tally that remembers nothing but what is said of
+// the planted test, so that no other test can crowd it out.
+func NewControlTally(planted string) *Tally {
+	t := NewTally(&Room{})
+	t.only = planted
 	return t
 }
 
@@ -72,6 +100,9 @@ func (t *Tally) event(e Event) {
 		t.final = e.Action
 		return
 	}
+	if t.only != "" && e.Test != t.only {
+		return
+	}
 	if e.Action == Output {
 		t.keep(e.Test, e.Output)
 		return
@@ -85,14 +116,12 @@ func (t *Tally) event(e Event) {
 	}
 	s := t.tests[e.Test]
 	if s == nil {
-		if len(t.tests) >= MaxTests || t.names+len(e.Test) > MaxNameBytes {
+		if !t.room.take(e.Test) {
 			t.over = true
 			return
 		}
-		name := strings.Clone(e.Test)
-		t.names += len(name)
 		s = &seen{}
-		t.tests[name] = s
+		t.tests[strings.Clone(e.Test)] = s
 	}
 	if e.Action == Run {
 		s.runs++
