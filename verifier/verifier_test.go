@@ -36,6 +36,8 @@ type lab struct {
 	engine *containerdengine.Engine
 	mu     sync.Mutex // one check at a time, as the lane's lock has it
 	stored [][]byte
+	// downloads is the download cache that the lane may take modules from.
+	downloads string
 }
 
 var shared struct {
@@ -63,22 +65,39 @@ func open(t *testing.T) *lab {
 	t.Helper()
 	cfg := testenv.Containerd(t)
 	shared.Do(func() {
-		l := &lab{}
-		if l.dir, shared.err = os.MkdirTemp("", "striatum-lab-"); shared.err != nil { //nolint:usetesting // it outlives the test that makes it
+		dir, err := os.MkdirTemp("", "striatum-lab-") //nolint:usetesting // it outlives the test that makes it
+		if err != nil {
+			shared.err = err
 			return
 		}
-		if l.key, shared.err = seal.GenerateKey(rand.Reader); shared.err != nil {
-			return
-		}
-		cfg.Home = l.dir
-		if l.engine, shared.err = containerdengine.Open(context.Background(), cfg); shared.err == nil {
-			shared.lab = l
-		}
+		shared.lab, shared.err = newLab(dir, cfg)
 	})
 	if shared.err != nil {
 		t.Fatal(shared.err)
 	}
 	return shared.lab
+}
+
+// newLab opens a lane in dir, which has its key unless it is new.
+func newLab(dir string, cfg containerdengine.Config) (*lab, error) {
+	l := &lab{dir: dir}
+	keyFile := filepath.Join(dir, "key.pem")
+	data, err := os.ReadFile(keyFile)
+	if err == nil {
+		l.key, err = seal.ParsePrivateKey(data)
+	} else if l.key, err = seal.GenerateKey(rand.Reader); err == nil {
+		if data, err = l.key.PEM(); err == nil {
+			err = os.WriteFile(keyFile, data, 0o600)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	cfg.Home = dir
+	if l.engine, err = containerdengine.Open(context.Background(), cfg); err != nil {
+		return nil, err
+	}
+	return l, nil
 }
 
 // kept is the lab's engine, which outlives a lane.
@@ -99,7 +118,7 @@ func (l *lab) lane(t *testing.T, progress func(check, step string)) *verifier.La
 	if err != nil {
 		t.Fatal(err)
 	}
-	mods, err := modules.Open(modules.Config{Dir: filepath.Join(l.dir, "modules"), Now: time.Now})
+	mods, err := modules.Open(modules.Config{Dir: filepath.Join(l.dir, "modules"), DownloadCache: l.downloads, Now: time.Now})
 	if err != nil {
 		t.Fatal(err)
 	}
