@@ -30,7 +30,7 @@ func prepareAnchors(_ context.Context, r *run) error {
 		return fmt.Errorf("open the frozen tree: %w", err)
 	}
 	defer func() { _ = root.Close() }() // a read-only handle
-	r.anchors, err = readCapped(root.FS(), anchors.DefaultPath, maxAnchorsBytes)
+	r.anchors, err = gocheck.ReadFile(root.FS(), anchors.DefaultPath, maxAnchorsBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		r.incident("nothing_to_check", receipt.MakesFailed, "the tree has no "+anchors.DefaultPath)
 		return errConcluded

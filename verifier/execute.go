@@ -25,9 +25,6 @@ type streamDigest struct {
 func (d *streamDigest) Write(p []byte) (int, error) {
 	d.hash.Write(p)
 	d.bytes += int64(len(p))
-	if d.spool == nil {
-		return len(p), nil
-	}
 	return d.spool.Write(p)
 }
 

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path"
 
-	"striatum/internal/problem"
 	"striatum/receipt"
 	"striatum/sandbox"
 	"striatum/verifier/gocheck"
@@ -94,15 +93,15 @@ func (r *run) declaredDirs() []string {
 // dependencies fills the lane's module store with what go.sum names.
 func (r *run) dependencies(ctx context.Context, tree fs.FS) error {
 	r.step("fetch dependencies")
-	goMod, err := readCapped(tree, path.Join(r.source.module.Dir, "go.mod"), gocheck.MaxModFileBytes)
+	goMod, err := gocheck.ReadFile(tree, path.Join(r.source.module.Dir, "go.mod"), gocheck.MaxModFileBytes)
 	if err != nil {
 		return err
 	}
-	goSum, err := readCapped(tree, path.Join(r.source.module.Dir, "go.sum"), 16<<20)
+	goSum, err := gocheck.ReadFile(tree, path.Join(r.source.module.Dir, "go.sum"), 16<<20)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	set, err := r.lane.cfg.Modules.Fetch(ctx, goMod, goSum)
+	set, err := r.tools.modules.Fetch(ctx, goMod, goSum)
 	if err != nil {
 		return err
 	}
@@ -169,15 +168,4 @@ var telemetryOff = sandbox.File{Path: gocheck.HomeDir + "/.config/go/telemetry/m
 // and a shell start one.
 func program(file string, args []string, dir string, env []string) sandbox.Program {
 	return sandbox.Program{Path: file, Args: append([]string{file}, args...), Dir: dir, Env: env}
-}
-
-func readCapped(tree fs.FS, name string, limit int64) ([]byte, error) {
-	info, err := fs.Stat(tree, name)
-	if err != nil {
-		return nil, fmt.Errorf("read %q: %w", name, err)
-	}
-	if !info.Mode().IsRegular() || info.Size() > limit {
-		return nil, problem.New(problem.Refused, fmt.Sprintf("read %q", name), fmt.Sprintf("it is no regular file of at most %d bytes", limit), "")
-	}
-	return fs.ReadFile(tree, name)
 }

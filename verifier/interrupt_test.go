@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"striatum/internal/testenv"
 	"striatum/receipt"
 	"striatum/workflow"
 )
@@ -14,7 +15,7 @@ import (
 // lane is free for the next check either way.
 func TestInterruptedCheckEndsInAReceipt(t *testing.T) {
 	l := open(t)
-	root := tree(t, good)
+	root := testenv.Tree(t, good)
 	vet := workflow.CheckRef{Uses: "builtin:go-vet"}
 	for _, c := range []struct {
 		step     string
@@ -82,7 +83,7 @@ func TestCoin(t *testing.T) {
 	}
 }
 `
-	r := l.receiptOf(t, tree(t, text), goTest)
+	r := l.receiptOf(t, testenv.Tree(t, text), goTest)
 	if r.Classification != receipt.Indeterminate || !strings.Contains(codes(r), "no_reexecution_agreement") {
 		t.Errorf("%s, codes %s; want indeterminate, no_reexecution_agreement", r.Classification, codes(r))
 	}

@@ -101,7 +101,7 @@ func leftovers(home string) []string {
 // before its own check, and nothing is left on the machine.
 func TestAKilledCheckIsSealedByTheNextLane(t *testing.T) {
 	warm := open(t)
-	root := tree(t, good)
+	root := testenv.Tree(t, good)
 	warm.receiptOf(t, root, goTest) // the cache layer is there to be copied
 	for _, step := range []string{"compile the tests, and again with planted failures", "negative control", "both runs", "record"} {
 		t.Run(step, func(t *testing.T) {

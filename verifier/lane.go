@@ -41,7 +41,8 @@ type Config struct {
 	Snapshots   snapshot.Store
 	Snapshot    snapshot.Options
 	Toolchain   toolchain.Config
-	Modules     *modules.Store
+	// OpenModules opens the module store; chain says which proxies its go asks.
+	OpenModules func(chain toolchain.Toolchain) (*modules.Store, error)
 	OpenEngine  func(context.Context) (sandbox.Engine, error)
 	Key         *seal.PrivateKey
 	Lane        receipt.Lane
@@ -85,8 +86,8 @@ type Request struct {
 
 // Selection is what a frozen tree's documents say.
 type Selection struct {
-	Checks                                   []workflow.CheckRef
-	PolicySHA256, IntentSHA256, BaselineNote string
+	Checks                     []workflow.CheckRef
+	PolicySHA256, IntentSHA256 string
 }
 
 // Outcome is one check's receipt with what people want to see of it.

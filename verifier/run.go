@@ -24,6 +24,7 @@ import (
 type tools struct {
 	chain   toolchain.Toolchain
 	closure toolchain.Closure
+	modules *modules.Store
 }
 
 // run is one check on its way to a receipt.
@@ -65,15 +66,15 @@ func (r *run) conclude(ctx context.Context) (Outcome, error) {
 	if err := r.draft(b); err != nil {
 		return Outcome{}, err
 	}
-	prepare := r.prepare(ctx, b)
+	judged := b.prepare(ctx, r)
 	if r.entry, err = r.session.Begin(r.body, r.req.Requester); err != nil {
 		return Outcome{}, err
 	}
 	r.body = r.entry.Draft
-	if prepare == nil {
-		prepare = b.run(ctx, r)
+	if judged == nil {
+		judged = b.run(ctx, r)
 	}
-	r.conclusion(ctx, prepare)
+	r.conclusion(ctx, judged)
 	r.body.CreatedAt = r.lane.cfg.Now().UTC().Format(time.RFC3339)
 	envelope, err := r.lane.seal(r.entry, r.body)
 	if err != nil {
@@ -150,15 +151,6 @@ func (r *run) draft(b builtin) error {
 	return nil
 }
 
-// prepare reads the tree for the check; no code runs. What it finds wrong with
-// the tree is in the body when it returns errConcluded.
-func (r *run) prepare(ctx context.Context, b builtin) error {
-	if b.prepare == nil {
-		return nil
-	}
-	return b.prepare(ctx, r)
-}
-
 // conclusion turns the error of the steps into incidents. What the check itself
 // judged stands in the body already.
 func (r *run) conclusion(ctx context.Context, err error) {
@@ -213,7 +205,11 @@ func (l *Lane) measure(ctx context.Context) (tools, error) {
 	if err != nil {
 		return tools{}, err
 	}
-	return tools{chain: chain, closure: closure}, nil
+	mods, err := l.cfg.OpenModules(chain)
+	if err != nil {
+		return tools{}, err
+	}
+	return tools{chain: chain, closure: closure, modules: mods}, nil
 }
 
 func cut(s string, n int) string {

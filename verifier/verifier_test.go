@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -122,10 +121,6 @@ func (l *lab) lane(t *testing.T, progress func(check, step string)) *verifier.La
 	if err != nil {
 		t.Fatal(err)
 	}
-	mods, err := modules.Open(modules.Config{Dir: filepath.Join(l.dir, "modules"), DownloadCache: l.downloads, Now: time.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
 	ring := seal.NewKeyring(seal.Key{Public: l.key.Public(), Role: seal.RoleLane, Class: seal.ClassShared, LaneID: "lane-test"})
 	return verifier.New(verifier.Config{
 		Dir: l.dir, Journal: j,
@@ -133,7 +128,10 @@ func (l *lab) lane(t *testing.T, progress func(check, step string)) *verifier.La
 			return journal.OpenOutputs(filepath.Join(l.dir, "outputs"), 1<<30, time.Now)
 		},
 		Snapshots: snapshot.Store{Dir: filepath.Join(l.dir, "snapshots")}, Snapshot: snapshot.Options{Now: time.Now},
-		Toolchain: toolchain.Config{Path: os.Getenv("PATH"), TempDir: l.dir}, Modules: mods,
+		Toolchain: toolchain.Config{Path: os.Getenv("PATH"), TempDir: l.dir},
+		OpenModules: func(toolchain.Toolchain) (*modules.Store, error) {
+			return modules.Open(modules.Config{Dir: filepath.Join(l.dir, "modules"), DownloadCache: l.downloads, Now: time.Now})
+		},
 		OpenEngine: func(context.Context) (sandbox.Engine, error) { return kept{l.engine}, nil },
 		Key:        l.key,
 		Lane:       receipt.Lane{LaneID: "lane-test", HostFingerprint: "00000000-linux-" + runtime.GOARCH, OS: "linux", Arch: runtime.GOARCH},
@@ -168,29 +166,6 @@ func (l *lab) receiptOf(t *testing.T, root string, check workflow.CheckRef) rece
 		t.Errorf("the posture is not strict: %+v", r.Posture.Facets)
 	}
 	return r
-}
-
-var fileHeader = regexp.MustCompile(`(?m)^-- (\S+) --\n`)
-
-// tree writes files given as txtar into a new folder.
-func tree(t *testing.T, text string) string {
-	t.Helper()
-	dir := t.TempDir()
-	heads := fileHeader.FindAllStringSubmatchIndex(text, -1)
-	for i, h := range heads {
-		end := len(text)
-		if i+1 < len(heads) {
-			end = heads[i+1][0]
-		}
-		file := filepath.Join(dir, text[h[2]:h[3]])
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(text[h[1]:end]), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return dir
 }
 
 // codes are the codes that a receipt gives for what it is.
@@ -268,7 +243,7 @@ func TestCheatsNeverRead(t *testing.T) {
 			if !ok {
 				t.Fatal("no expectation")
 			}
-			r := l.receiptOf(t, tree(t, string(text)), goTest)
+			r := l.receiptOf(t, testenv.Tree(t, string(text)), goTest)
 			got := codes(r)
 			if r.Classification != w.classification || !strings.Contains(got, w.code) {
 				t.Errorf("%s, want %s with %q; codes: %s; control %s %s", r.Classification, w.classification, w.code, got, r.Control.Outcome, r.Control.Why)
@@ -317,7 +292,7 @@ func TestChecksJudgeWhatTheyAreAbout(t *testing.T) {
 		"no anchors":        {"builtin:artifact-anchor-integrity", "-- f --\nbytes\n", receipt.Failed, "nothing_to_check"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := l.receiptOf(t, tree(t, c.text), workflow.CheckRef{Uses: c.uses})
+			r := l.receiptOf(t, testenv.Tree(t, c.text), workflow.CheckRef{Uses: c.uses})
 			if r.Classification != c.want || !strings.Contains(codes(r), c.code) {
 				t.Errorf("%s, want %s with %q; codes: %s; control %s %s", r.Classification, c.want, c.code, codes(r), r.Control.Outcome, r.Control.Why)
 			}
@@ -348,7 +323,7 @@ func TestHostileTestsAreJudgedWithinTheirLimits(t *testing.T) {
 			check := goTest
 			check.Limits = &c.limits
 			before := rss(t)
-			r := l.receiptOf(t, tree(t, c.text), check)
+			r := l.receiptOf(t, testenv.Tree(t, c.text), check)
 			if r.Classification != c.want || r.Limits.Hit != c.hit {
 				t.Errorf("%s, hit %q; want %s, %q; codes: %s; control %s %s", r.Classification, r.Limits.Hit, c.want, c.hit, codes(r), r.Control.Outcome, r.Control.Why)
 			}

@@ -34,7 +34,7 @@ type Settings struct {
 	Go string `json:"go,omitempty"`
 	// Proxies are the module proxies that dependencies are fetched from, in
 	// order; an empty list fetches from the user's download cache only. Default:
-	// the URLs of GOPROXY, else https://proxy.golang.org.
+	// those of GOPROXY, else those that the lane's go asks by itself.
 	Proxies *[]string `json:"proxies,omitempty"`
 	// SnapshotFiles and SnapshotBytes bound a worktree. Default: 250,000 files
 	// and 4 GiB.

@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"striatum/internal/testenv"
 )
 
 // listed is what go list says of one package.
@@ -234,19 +236,19 @@ func TestCensusAgreesWithTheGoCommandOnTheStandardLibrary(t *testing.T) {
 
 func TestCensusSaysWhichFilesAreOverItsBound(t *testing.T) {
 	big := "package p\n\nimport \"testing\"\n\nfunc TestP(t *testing.T) {}\n//" + strings.Repeat("x", MaxSourceBytes) + "\n"
-	l := newLab(t, tree(t, "-- go.mod --\nmodule m\n-- p_test.go --\n"+big), Params{})
+	l := newLab(t, testenv.Tree(t, "-- go.mod --\nmodule m\n-- p_test.go --\n"+big), Params{})
 	if diff := cmp.Diff([]string{"p_test.go"}, l.discovery.Incomplete); diff != "" {
 		t.Error(diff)
 	}
 	comment := "//" + strings.Repeat("x", MaxSourceBytes) + "\npackage p\n"
-	l = newLab(t, tree(t, "-- go.mod --\nmodule m\n-- p.go --\n"+comment), Params{})
+	l = newLab(t, testenv.Tree(t, "-- go.mod --\nmodule m\n-- p.go --\n"+comment), Params{})
 	if diff := cmp.Diff([]string{"p.go"}, l.discovery.Incomplete); diff != "" {
 		t.Error(diff)
 	}
 }
 
 func TestCensusLeavesBrokenSourcesToTheCompiler(t *testing.T) {
-	l := newLab(t, tree(t, `-- go.mod --
+	l := newLab(t, testenv.Tree(t, `-- go.mod --
 module m
 -- a/a_test.go --
 package a
@@ -300,7 +302,7 @@ func TestCensusRefusesPatternsThatNoCommandGets(t *testing.T) {
 			t.Errorf("tag %q was accepted", tag)
 		}
 	}
-	dir := tree(t, "-- go.mod --\nmodule m\n")
+	dir := testenv.Tree(t, "-- go.mod --\nmodule m\n")
 	_, _, err := Census(rootFS(t, dir).FS(), Module{Dir: ".", Path: "m"}, Params{Packages: []string{"./gone"}}, hostContext())
 	if _, ok := errors.AsType[*LiteralError](err); !ok {
 		t.Errorf("error %v, want a LiteralError", err)

@@ -214,7 +214,7 @@ func readModule(tree fs.FS, dir string, notes *Notes) (Module, error) {
 	bad := func(err error) (Module, error) {
 		return m, &ModuleError{Problem: BadModFile, Dir: dir, Err: err}
 	}
-	data, err := readCapped(tree, file, MaxModFileBytes)
+	data, err := ReadFile(tree, file, MaxModFileBytes)
 	if err != nil {
 		return bad(err)
 	}
@@ -305,7 +305,7 @@ func inTree(tree fs.FS, dir, target string) bool {
 }
 
 func readWork(tree fs.FS, m *Module, notes *Notes) error {
-	data, err := readCapped(tree, m.Work, MaxModFileBytes)
+	data, err := ReadFile(tree, m.Work, MaxModFileBytes)
 	if err != nil {
 		return &ModuleError{Problem: BadModFile, Dir: path.Dir(m.Work), Err: err}
 	}
@@ -332,8 +332,8 @@ func readWork(tree fs.FS, m *Module, notes *Notes) error {
 	return nil
 }
 
-// readCapped reads a regular file of at most limit bytes.
-func readCapped(tree fs.FS, name string, limit int64) (data []byte, err error) {
+// ReadFile reads a regular file of at most limit bytes.
+func ReadFile(tree fs.FS, name string, limit int64) (data []byte, err error) {
 	f, err := tree.Open(name)
 	if err != nil {
 		return nil, err

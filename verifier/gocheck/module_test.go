@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/mod/module"
 
+	"striatum/internal/testenv"
 	"striatum/receipt"
 )
 
@@ -57,7 +58,7 @@ func TestFindModuleChoosesByTheDefaultRules(t *testing.T) {
 		"found under a vendor": {"-- vendor/a/go.mod --\n" + mod, "", "", NoModule},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m, _, err := FindModule(rootFS(t, tree(t, c.text)).FS(), Selection{Dir: c.dir})
+			m, _, err := FindModule(rootFS(t, testenv.Tree(t, c.text)).FS(), Selection{Dir: c.dir})
 			var problem *ModuleError
 			if c.problem == 0 && err != nil || c.problem != 0 && (!errors.As(err, &problem) || problem.Problem != c.problem) {
 				t.Fatalf("error %v, want problem %d", err, c.problem)
@@ -119,7 +120,7 @@ func TestFindModuleReportsWhatChangesABuild(t *testing.T) {
 
 func TestFindModuleReadsGoWorkOnlyWhereDeclared(t *testing.T) {
 	text := "-- go.work --\ngo 1.26\n\nuse ./m\nuse ../elsewhere\nreplace example.test/x => ../x\n-- m/go.mod --\nmodule example.test/m\n\ngo 1.24\n"
-	m, notes, err := FindModule(rootFS(t, tree(t, text)).FS(), Selection{Dir: "m", GoWork: true})
+	m, notes, err := FindModule(rootFS(t, testenv.Tree(t, text)).FS(), Selection{Dir: "m", GoWork: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +155,7 @@ func TestTooNewComparesGoVersions(t *testing.T) {
 		}
 	}
 	// A file of a future Go may have lines that are not known yet.
-	m, _, err := FindModule(rootFS(t, tree(t, "-- go.mod --\nmodule m\n\ngo 1.99\n\nnovel thing\n")).FS(), Selection{})
+	m, _, err := FindModule(rootFS(t, testenv.Tree(t, "-- go.mod --\nmodule m\n\ngo 1.99\n\nnovel thing\n")).FS(), Selection{})
 	if err == nil || !m.TooNew("go1.26.8") || m.TooOldIncident("go1.26.8").Effect != receipt.MakesIndeterminate {
 		t.Errorf("module %+v, %v", m, err)
 	}

@@ -26,7 +26,7 @@ func (c *census) testFuncs(p *Package) {
 
 func (c *census) testFile(p *Package, name string, external bool) {
 	file := path.Join(p.Dir, name)
-	src, err := readCapped(c.tree, file, MaxSourceBytes)
+	src, err := ReadFile(c.tree, file, MaxSourceBytes)
 	if err != nil {
 		if errors.Is(err, errTooLarge) {
 			c.over[file] = true

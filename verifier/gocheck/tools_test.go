@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"striatum/internal/collector"
+	"striatum/internal/testenv"
 	"striatum/receipt"
 )
 
@@ -130,7 +131,7 @@ func TestBuildAndItsControl(t *testing.T) {
 }
 
 func TestBuildAndVetOfNothingFail(t *testing.T) {
-	l := newLab(t, tree(t, "-- go.mod --\nmodule m\n\ngo 1.24\n"), Params{})
+	l := newLab(t, testenv.Tree(t, "-- go.mod --\nmodule m\n\ngo 1.24\n"), Params{})
 	log, end := l.vet(nil)
 	if j, _ := JudgeVet(l.discovery, log, end); j.Judgement != receipt.Fail || !strings.Contains(reasonCodes(j), "nothing_to_check") {
 		t.Errorf("vet: %q %v", j.Judgement, j.Reasons)
@@ -142,7 +143,7 @@ func TestBuildAndVetOfNothingFail(t *testing.T) {
 }
 
 func TestDependencyThatIsInNoCacheIsIndeterminate(t *testing.T) {
-	dir := tree(t, `-- go.mod --
+	dir := testenv.Tree(t, `-- go.mod --
 module example.test/m
 
 go 1.24
@@ -183,7 +184,7 @@ func TestM(t *testing.T) {}
 }
 
 func TestModuleThatNeedsANewerGoIsIndeterminate(t *testing.T) {
-	dir := tree(t, "-- go.mod --\nmodule example.test/m\n\ngo 1.999\n-- m_test.go --\npackage m\n")
+	dir := testenv.Tree(t, "-- go.mod --\nmodule example.test/m\n\ngo 1.999\n-- m_test.go --\npackage m\n")
 	l := newLab(t, dir, Params{})
 	compiled, _ := l.compile(nil)
 	if compiled.Outcome != receipt.CompileInconclusive || compiled.Reasons[0].Code != "toolchain_too_old" {

@@ -2,10 +2,7 @@ package verifiercmd
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
-	"hash"
 	"io"
 	"strings"
 
@@ -149,10 +146,3 @@ func digestOf(data []byte) string {
 	}
 	return seal.SHA256Hex(data)
 }
-
-// digest is a SHA-256 that is written to.
-type digest struct{ hash.Hash }
-
-func newDigest() digest { return digest{sha256.New()} }
-
-func (d digest) hex() string { return hex.EncodeToString(d.Sum(nil)) }

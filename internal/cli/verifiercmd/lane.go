@@ -1,6 +1,7 @@
 package verifiercmd
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -55,12 +56,6 @@ func openLane(f *cli.Factory, s *embedded.Session, principal daemon.Principal, p
 		return nil, err
 	}
 	store := snapshot.Store{Dir: filepath.Join(dir, "snapshots")}
-	mods, err := modules.Open(modules.Config{
-		Dir: filepath.Join(dir, "modules"), DownloadCache: downloadCache(f.Getenv), Proxies: proxies(settings, f.Getenv), Now: f.Now,
-	})
-	if err != nil {
-		return nil, problem.Wrap(problem.Invalid, err, "open the lane's module store", "correct \"proxies\" in "+s.Home.ConfigPath()+" or GOPROXY")
-	}
 	self, digest, err := selfDigest()
 	if err != nil {
 		return nil, err
@@ -76,7 +71,15 @@ func openLane(f *cli.Factory, s *embedded.Session, principal daemon.Principal, p
 			Now:    f.Now,
 		},
 		Toolchain: toolchain.Config{Go: settings.Go, Path: f.Getenv("PATH"), TempDir: dir},
-		Modules:   mods,
+		OpenModules: func(chain toolchain.Toolchain) (*modules.Store, error) {
+			mods, err := modules.Open(modules.Config{
+				Dir: filepath.Join(dir, "modules"), DownloadCache: downloadCache(f.Getenv), Proxies: proxies(settings, f.Getenv, chain), Now: f.Now,
+			})
+			if err != nil {
+				return nil, problem.Wrap(problem.Invalid, err, "open the lane's module store", "correct \"proxies\" in "+s.Home.ConfigPath()+" or GOPROXY")
+			}
+			return mods, nil
+		},
 		OpenEngine: func(ctx context.Context) (sandbox.Engine, error) {
 			return containerdengine.Open(ctx, EngineConfig(f, s.Home, settings, self, log))
 		},
@@ -146,24 +149,11 @@ func downloadCache(getenv func(string) string) string {
 	return filepath.Join(dir, "cache", "download")
 }
 
-// defaultProxy is what the go command asks when nothing is set.
-const defaultProxy = "https://proxy.golang.org"
-
-// proxies are the module proxies of the settings, else the addresses of
-// GOPROXY; "direct" and "off" are none.
-func proxies(s home.Settings, getenv func(string) string) []string {
+// proxies are the module proxies of the settings, else those of GOPROXY, else
+// those that the lane's go asks where nobody says otherwise.
+func proxies(s home.Settings, getenv func(string) string, chain toolchain.Toolchain) []string {
 	if s.Proxies != nil {
 		return *s.Proxies
 	}
-	list := getenv("GOPROXY")
-	if list == "" {
-		list = defaultProxy
-	}
-	var urls []string
-	for _, p := range strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == '|' }) {
-		if strings.HasPrefix(p, "https://") {
-			urls = append(urls, p)
-		}
-	}
-	return urls
+	return modules.ParseProxies(cmp.Or(getenv("GOPROXY"), chain.Proxies))
 }

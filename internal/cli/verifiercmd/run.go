@@ -2,6 +2,8 @@ package verifiercmd
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -207,9 +209,9 @@ func selfDigest() (path, digest string, err error) {
 		return "", "", fmt.Errorf("read the running program: %w", err)
 	}
 	defer func() { _ = fh.Close() }() // only read
-	d := newDigest()
+	d := sha256.New()
 	if _, err := io.Copy(d, fh); err != nil {
 		return "", "", fmt.Errorf("read the running program: %w", err)
 	}
-	return path, d.hex(), nil
+	return path, hex.EncodeToString(d.Sum(nil)), nil
 }
