@@ -69,12 +69,18 @@ func (o *outputValue) Set(s string) error {
 	return fmt.Errorf(`want "table" or "json"`)
 }
 
-// WriteJSON prints v as indented JSON with a final newline.
+// WriteJSON prints v as indented JSON with a final newline, in which every
+// character that a terminal could act on is a \u escape.
 func (s Streams) WriteJSON(v any) error {
-	enc := json.NewEncoder(s.Out)
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	return enc.Encode(v)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	_, err := io.WriteString(s.Out, escapeLines(b.String()))
+	return err
 }
 
 // Notef prints one line for people to the error stream.

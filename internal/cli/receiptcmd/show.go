@@ -1,7 +1,6 @@
 package receiptcmd
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -45,30 +44,12 @@ func show(f *cli.Factory, path string, out cli.Output) error {
 		return refused(err, what, path)
 	}
 	if out == cli.JSON {
-		return writeJSON(f.Streams.Out, r)
+		return f.Streams.WriteJSON(r)
 	}
 	if err := printReceipt(f.Streams.Out, r); err != nil {
 		return err
 	}
 	f.Streams.Notef("the signature was not checked; run: striatum receipt verify %s", cli.Escape(path))
-	return nil
-}
-
-// writeJSON prints v as indented JSON in which every character that a terminal
-// could act on is a \u escape.
-func writeJSON(w io.Writer, v any) error {
-	var b strings.Builder
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	if err := enc.Encode(v); err != nil {
-		return err
-	}
-	for line := range strings.Lines(b.String()) {
-		if _, err := fmt.Fprintln(w, cli.Escape(strings.TrimSuffix(line, "\n"))); err != nil {
-			return err
-		}
-	}
 	return nil
 }
 

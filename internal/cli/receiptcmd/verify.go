@@ -120,7 +120,7 @@ func verify(ctx context.Context, f *cli.Factory, o verifyOptions) error {
 		out.Manifest = "matches"
 	}
 	if o.output == cli.JSON {
-		return writeJSON(f.Streams.Out, out)
+		return f.Streams.WriteJSON(out)
 	}
 	return printVerdict(f.Streams.Out, out, k.origin)
 }
