@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 
 	"striatum/internal/beneath"
@@ -40,20 +39,11 @@ func DigestCommit(ctx context.Context, root, rev string, opt Options) (Snapshot,
 
 func snapshotCommit(ctx context.Context, dir, rev string, store *Store, opt Options) (snap Snapshot, err error) {
 	opt = opt.withDefaults()
-	abs, err := filepath.Abs(dir)
-	if err != nil {
-		return Snapshot{}, fmt.Errorf("take a snapshot: %w", err)
-	}
-	root, err := openRoot(abs)
+	root, abs, err := begin(dir, store)
 	if err != nil {
 		return Snapshot{}, err
 	}
 	defer root.Close()
-	if store != nil {
-		if err := store.prepare(abs); err != nil {
-			return Snapshot{}, err
-		}
-	}
 	repo, err := gitrepo.Open(root, abs)
 	if err != nil {
 		return Snapshot{}, explainCommit(ctx, err, abs, rev)

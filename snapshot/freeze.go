@@ -20,24 +20,32 @@ import (
 	"striatum/snapshot/internal/ignore"
 )
 
+// begin opens the worktree dir, whose absolute path it returns too, and makes
+// ready the store unless it is nil. The caller closes root.
+func begin(dir string, store *Store) (root *beneath.Dir, abs string, err error) {
+	if abs, err = filepath.Abs(dir); err != nil {
+		return nil, "", fmt.Errorf("take a snapshot: %w", err)
+	}
+	if root, err = openRoot(abs); err != nil {
+		return nil, "", err
+	}
+	if store != nil {
+		if err := store.prepare(abs); err != nil {
+			return nil, "", errors.Join(err, root.Close())
+		}
+	}
+	return root, abs, nil
+}
+
 // snapshotTree takes a snapshot of a worktree, into store unless it is nil, and
 // begins anew when the tree changed meanwhile.
 func snapshotTree(ctx context.Context, dir string, store *Store, opt Options) (Snapshot, error) {
 	opt = opt.withDefaults()
-	abs, err := filepath.Abs(dir)
-	if err != nil {
-		return Snapshot{}, fmt.Errorf("take a snapshot: %w", err)
-	}
-	root, err := openRoot(abs)
+	root, abs, err := begin(dir, store)
 	if err != nil {
 		return Snapshot{}, err
 	}
 	defer root.Close()
-	if store != nil {
-		if err := store.prepare(abs); err != nil {
-			return Snapshot{}, err
-		}
-	}
 	s := session{ctx: ctx, opt: opt, root: root, path: abs, store: store, link: true}
 	for attempt := 1; ; attempt++ {
 		snap, err := s.attempt()
