@@ -172,7 +172,7 @@ func boundFindings(all []receipt.Finding) []receipt.Finding {
 	}
 	slices.Sort(codes)
 	for _, code := range codes {
-		kept = append(kept, receipt.Finding{Code: code, Detail: fmt.Sprintf("and %d more", count[code]-MaxFindings)})
+		kept = append(kept, receipt.FindingsLeftOut(code, int64(count[code]-MaxFindings)))
 	}
 	return kept
 }
