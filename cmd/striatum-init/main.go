@@ -2,7 +2,8 @@
 // argument it serves a lane on its standard input and output, see package
 // launcher; "daemon" makes it the first process above a lane's private
 // containerd, see package reaper, and "idle" a process that only waits. As a
-// program of a sandbox, "anchors" is a check, see package anchors.
+// program of a sandbox, "anchors" is a check, see package anchors, and
+// "resolve" says which files a command runs there, see package execpath.
 package main
 
 import (

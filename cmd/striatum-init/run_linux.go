@@ -8,6 +8,7 @@ import (
 
 	"striatum/internal/anchors"
 	"striatum/internal/collector"
+	"striatum/internal/execpath"
 	"striatum/internal/launcher"
 	"striatum/internal/reaper"
 )
@@ -33,6 +34,11 @@ func run(args []string) error {
 			return errors.New("the test binary was not collected")
 		}
 		return nil
+	case "resolve":
+		if len(args) != 4 {
+			return errors.New("usage: striatum-init resolve WORD FOLDER SEARCH_PATH")
+		}
+		return execpath.Write(os.Stdout, args[1], args[2], args[3])
 	case "idle":
 		_, err := io.Copy(io.Discard, os.Stdin)
 		return err
