@@ -92,7 +92,8 @@ func (c Code) effect() Effect {
 }
 
 // Basis is one condition that failed: why a claim reads no higher. Sentence is
-// for people; text from outside in it is quoted. Fix is a literal command.
+// for people; text from outside in it is quoted. Fix is a literal command, empty
+// where none of this version changes it; then the sentence says what would.
 type Basis struct {
 	Code     Code   `json:"code"`
 	Effect   Effect `json:"effect"`

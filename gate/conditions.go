@@ -39,7 +39,7 @@ func (j *judge) conditions(v *receipt.Verified, r *receipt.Receipt, key inputKey
 	j.askTrustInBytes(r)
 	j.askHistory(v, r, key)
 	if !j.laneIsolated {
-		j.add(LaneNotIsolated, "striatum init --system", "the lane is not known to be isolated: whoever runs a shared lane can read its key")
+		j.add(LaneNotIsolated, noCommand, "the lane is not known to be isolated: whoever runs a shared lane can read its key; this version has no isolated lanes")
 	}
 	j.askStore()
 }
@@ -69,7 +69,7 @@ func (j *judge) evidence() *receipt.Verified {
 	case SignatureInvalid:
 		j.add(InvalidSignature, j.verify(), "the signature of receipt %s does not verify", ref)
 	case UnknownLane:
-		j.add(LaneUnknown, "striatum lane list", "receipt %s is signed by a key that is not enrolled", ref)
+		j.add(LaneUnknown, j.verify(), "receipt %s is signed by a key that is not enrolled", ref)
 	case Absent:
 		j.add(ReceiptUnavailable, j.verify(), "the store has no receipt %s", ref)
 	case Unavailable:
@@ -96,9 +96,9 @@ func (j *judge) askSigner(v *receipt.Verified, r *receipt.Receipt, position int6
 	case code == LaneRevoked:
 		j.add(LaneRevoked, j.verify(), "the key of lane %q was revoked before the receipt was logged", key.LaneID)
 	case code != "":
-		j.add(LaneUnknown, "striatum lane list", "no lane with the key %q was enrolled when the receipt was logged", key.Public.ID())
+		j.add(LaneUnknown, j.verify(), "no lane with the key %q was enrolled when the receipt was logged", key.Public.ID())
 	case lane.LaneID != r.Lane.LaneID:
-		j.add(LaneUnknown, "striatum lane list", "the receipt names lane %q, and its key is of lane %q", r.Lane.LaneID, lane.LaneID)
+		j.add(LaneUnknown, j.verify(), "the receipt names lane %q, and its key is of lane %q", r.Lane.LaneID, lane.LaneID)
 	default:
 		j.laneIsolated = lane.Class == seal.ClassIsolated && key.Class == seal.ClassIsolated
 	}
@@ -197,8 +197,7 @@ func (j *judge) askPolicy() {
 }
 
 func (j *judge) capBuiltin() {
-	j.add(BuiltinCap, "striatum workflow generate --check ID",
-		"a builtin says who ran the tool, not which bytes it was: it stops at ASSERTED")
+	j.add(BuiltinCap, noCommand, "a builtin says who ran the tool, not which bytes it was: it stops at ASSERTED; only a check whose bytes are pinned and attested goes higher")
 }
 
 // askTrustInBytes is condition 10 and, for all but plain builtins, 11.
@@ -208,14 +207,14 @@ func (j *judge) askTrustInBytes(r *receipt.Receipt) {
 		return
 	}
 	if j.req.WeakerThanBuiltin {
-		j.add(WeakerThanBuiltin, "striatum workflow shapes", "a builtin+toolchain check covers what this external check does")
+		j.add(WeakerThanBuiltin, noCommand, "a builtin+toolchain check covers what this external check does: name that one in the workflow")
 	}
 	closure := closureOf(r)
 	switch j.attestation(r) { //nolint:exhaustive // attestation gives these two or none
 	case AttestationMissing:
-		j.add(AttestationMissing, j.attest(), "no operator attested the bytes %s for this check", closure)
+		j.add(AttestationMissing, noCommand, "no operator attested the bytes %s for this check; this version has no command for it", closure)
 	case AttestationRevoked:
-		j.add(AttestationRevoked, j.attest(), "the attestation of the bytes %s for this check was revoked", closure)
+		j.add(AttestationRevoked, noCommand, "the attestation of the bytes %s for this check was revoked", closure)
 	}
 }
 
@@ -240,7 +239,7 @@ func (j *judge) askHistory(v *receipt.Verified, r *receipt.Receipt, key inputKey
 	}
 	j.askUnsealed(key, inputKey{j.req.CheckDigest, j.in.Tree.SHA256})
 	if c := j.history.chains[r.LaneEpoch]; c != nil && c.equivocated != 0 {
-		j.add(LaneEquivocated, "striatum lane list", "the lane sealed two receipts for number %d of its chain", c.equivocated)
+		j.add(LaneEquivocated, noCommand, "the lane sealed two receipts for number %d of its chain, which nothing mends: its key was used twice", c.equivocated)
 	}
 	if failed := j.history.contradiction(v.Seal(), r); failed != "" {
 		j.contradict(failed)
@@ -254,6 +253,6 @@ func (j *judge) contradict(failed string) {
 // askStore is the store's half of condition 13.
 func (j *judge) askStore() {
 	if j.in.Store.Class != seal.ClassIsolated {
-		j.add(StoreNotIsolated, "striatum init --system", "the store is writable by whoever runs it")
+		j.add(StoreNotIsolated, noCommand, "the store is writable by whoever runs it; this version has no isolated store")
 	}
 }

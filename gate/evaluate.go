@@ -114,6 +114,9 @@ func (in *Input) drift() []string {
 	return paths
 }
 
+// maxFindings is how many findings of a claim's receipt a report repeats.
+const maxFindings = 10
+
 // judge gathers the bases of one claim.
 type judge struct {
 	in        *Input
@@ -150,6 +153,7 @@ func (j *judge) claim() Claim {
 	c := Claim{
 		ID: j.req.ClaimID, Statement: j.req.Statement, CheckID: j.req.CheckID,
 		Authored: claim.Designed, Rung: RungNone, SkipsAllowed: j.skipsAllowed(),
+		Findings: receipt.CountFindings(nil, 0),
 	}
 	if j.found {
 		c.Authored, c.Author = j.authored.Status, j.authored.Author
@@ -165,9 +169,18 @@ func (j *judge) claim() Claim {
 		if r.Census != nil {
 			c.Skipped = r.Census.Skipped
 		}
+		c.Findings = receipt.CountFindings(r.Findings, maxFindings)
+		for i := range c.Findings.Details {
+			d := &c.Findings.Details[i]
+			d.Path, d.Detail = clip(d.Path), clip(d.Detail)
+		}
 	}
 	j.conditions(verified, body, key)
-	if a := j.history.attempts[key]; a != nil {
+	attempted, tree := "the receipt's tree", key
+	if j.judged() {
+		attempted, tree = "this tree", inputKey{j.req.CheckDigest, j.in.Tree.SHA256}
+	}
+	if a := j.history.attempts[tree]; a != nil {
 		c.Attempts = *a
 	}
 	c.Rung = j.rung(body)
@@ -176,7 +189,7 @@ func (j *judge) claim() Claim {
 	slices.SortStableFunc(j.bases, func(a, b Basis) int { return cmp.Compare(a.rank(), b.rank()) })
 	c.Bases = j.bases
 	c.Signal = j.signal(c.Effective)
-	c.Says = c.says(body)
+	c.Says = c.says(body, attempted)
 	return c
 }
 

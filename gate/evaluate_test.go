@@ -196,7 +196,7 @@ func TestExplainedFailureDoesNotContradict(t *testing.T) {
 	l := newLane(t, laneID, seal.ClassIsolated)
 	in, failure := failedBefore(t, l)
 	c := only(t, gate.Evaluate(in))
-	if c.Signal != gate.Red || c.Bases[0].Fix != "striatum receipt explain "+failure+" --reason TEXT" {
+	if c.Signal != gate.Red || c.Bases[0].Fix != "striatum receipt explain "+failure+" --reason TEXT --token-file FILE" {
 		t.Fatalf("unexplained: %s", describe(c))
 	}
 	in.Explanations = []gate.Explanation{{Seal: failure, Reason: "the network of the test host", By: "op"}}

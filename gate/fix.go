@@ -26,12 +26,23 @@ func (j *judge) acceptPolicy() string {
 	if j.in.OfferedPolicy == "" {
 		return "striatum policy show"
 	}
-	return "striatum policy accept --digest " + arg(j.in.OfferedPolicy)
+	return "striatum policy accept --digest " + arg(j.in.OfferedPolicy) + " --token-file FILE"
 }
 
-func (j *judge) attest() string { return "striatum verifier attest --pin " + arg(j.req.CheckID) }
+// noCommand is the fix of what no command of this version changes; the sentence
+// says what it takes.
+const noCommand = ""
 
-func explain(seal string) string { return "striatum receipt explain " + arg(seal) + " --reason TEXT" }
+// showReceipt is the command that tells what the receipt says, for what running
+// the check again on the same tree does not change. The copy lies where the
+// check ran.
+func (j *judge) showReceipt() string {
+	return "striatum receipt show .striatum/receipts/" + j.authored.ReceiptRef + ".receipt.json"
+}
+
+func explain(seal string) string {
+	return "striatum receipt explain " + arg(seal) + " --reason TEXT --token-file FILE"
+}
 
 // arg quotes s for a POSIX-like shell so that it is one argument and prints no
 // control character, whatever it holds.

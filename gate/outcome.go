@@ -1,7 +1,9 @@
 package gate
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"striatum/receipt"
@@ -16,13 +18,13 @@ func (j *judge) askControl(r *receipt.Receipt) {
 			j.add(NegativeControlMissing, j.verify(), "nothing shows that the negative control ran before the check")
 		}
 		if c.Kind == receipt.ControlFixture {
-			j.add(ControlNotOnSubject, "striatum verifier rehearse "+arg(j.req.CheckID),
-				"the negative control ran on a fixture, not on a mutation of this tree")
+			j.add(ControlNotOnSubject, noCommand,
+				"the negative control ran on a fixture, not on a mutation of this tree: let the intent's mutation_of be \".\"")
 		}
 	case receipt.DidNotFail:
-		j.add(NegativeControlDidNotFail, j.verify(), "the check passed on an input that it must fail on, so its passing says nothing")
+		j.add(NegativeControlDidNotFail, j.showReceipt(), "the check passed on an input that it must fail on, so its passing says nothing; on the same tree it will again")
 	case receipt.Invalid:
-		j.add(NegativeControlInvalid, j.verify(), "the negative control failed for another reason than the check's own judgement: %q", c.Why)
+		j.add(NegativeControlInvalid, j.showReceipt(), "the negative control failed for another reason than the check's own judgement: %q", c.Why)
 	case receipt.NotReached:
 		j.add(NegativeControlMissing, j.verify(), "the negative control did not run: %q", c.Why)
 	default:
@@ -48,10 +50,10 @@ func ranFirst(control *receipt.Execution, runs []receipt.Execution) bool {
 // askOutcome is condition 8.
 func (j *judge) askOutcome(r *receipt.Receipt) {
 	if r.Classification == receipt.Failed {
-		j.add(CheckNotPassing, j.verify(), "the check failed%s", firstReason(r))
+		j.add(CheckNotPassing, j.showReceipt(), "the check failed%s; mend that, for the same tree stays red", reasons(r))
 	}
 	if r.Agreement == receipt.Disagreed {
-		j.add(NoReexecutionAgreement, j.verify(), "two runs on the same tree gave different results")
+		j.add(NoReexecutionAgreement, j.showReceipt(), "two runs on the same tree gave different results%s", reasons(r))
 	}
 	if n := skipsBeyond(r.Census, j.req.AllowSkips); n != "" {
 		j.add(SkipsNotAllowed, "striatum policy show", "a test was skipped that may not be: %s", n)
@@ -70,7 +72,7 @@ func (j *judge) askClassification(r *receipt.Receipt, explained bool) {
 	if why := undecided(r); why != "" {
 		j.add(CheckIndeterminate, j.verify(), "no full judgement was possible: %s", why)
 	} else if !explained {
-		j.add(CheckIndeterminate, j.verify(), "no judgement was possible%s", firstReason(r))
+		j.add(CheckIndeterminate, j.verify(), "no judgement was possible%s", reasons(r))
 	}
 }
 
@@ -95,11 +97,23 @@ func undecided(r *receipt.Receipt) string {
 	return ""
 }
 
-func firstReason(r *receipt.Receipt) string {
-	if len(r.Reasons) == 0 {
+// maxReasons is how many reasons a sentence names.
+const maxReasons = 3
+
+// reasons are the first of a receipt's, to stand after a word.
+func reasons(r *receipt.Receipt) string {
+	all := r.Explained()
+	if len(all) == 0 {
 		return ""
 	}
-	return ": " + r.Reasons[0].Code + quoteAfter(r.Reasons[0].Detail)
+	parts := []string{}
+	for _, reason := range all[:min(len(all), maxReasons)] {
+		parts = append(parts, reason.Code+quoteAfter(reason.Detail))
+	}
+	if more := len(all) - len(parts); more > 0 {
+		parts = append(parts, fmt.Sprintf("and %d more", more))
+	}
+	return ": " + strings.Join(parts, "; ")
 }
 
 // quoteAfter returns detail, quoted and cut, to stand after a code.
@@ -107,13 +121,13 @@ func quoteAfter(detail string) string {
 	if detail == "" {
 		return ""
 	}
-	return ", " + quoteOr(clip(detail), "")
+	return " " + quoteOr(clip(detail), "")
 }
 
 // clip keeps a sentence short.
 func clip(s string) string {
 	if len(s) > 200 {
-		return s[:200] + "…"
+		return strings.ToValidUTF8(s[:200], "") + "…"
 	}
 	return s
 }

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"fmt"
+	"strings"
 
 	"striatum/claim"
 	"striatum/receipt"
@@ -56,7 +57,7 @@ type Report struct {
 
 // Claim is the judgement of one required claim. Receipt and EnvelopeSHA256
 // identify the receipt that was opened for it, if any; Skipped counts the
-// skipped tests in it.
+// skipped tests in it, Findings what its check left out or rests on.
 type Claim struct {
 	ID             string       `json:"id"`
 	Statement      string       `json:"statement"`
@@ -74,6 +75,8 @@ type Claim struct {
 	Attempts       Attempts     `json:"attempts"`
 	Skipped        int64        `json:"skipped"`
 	SkipsAllowed   SkipsAllowed `json:"skips_allowed"`
+
+	Findings receipt.Findings `json:"findings"`
 }
 
 // SkipsAllowed says by what rule skipped tests may be green.
@@ -86,8 +89,8 @@ const (
 	SkipsAny    SkipsAllowed = "any"
 )
 
-// Attempts counts what was started for a check on a tree, in all runs: Made in
-// total, of which Failed failed, Inconclusive were void or indeterminate, and
+// Attempts counts what was started for a check on the judged tree or, where none
+// is judged, on the receipt's tree, in all runs: Made in total, of which Failed failed, Inconclusive were void or indeterminate, and
 // Unsealed have no receipt, be they running or lost.
 type Attempts struct {
 	Made         int64 `json:"made"`
@@ -96,9 +99,9 @@ type Attempts struct {
 	Unsealed     int64 `json:"unsealed"`
 }
 
-// String returns it as a phrase: "2 attempts on this tree, 1 failed".
-func (a Attempts) String() string {
-	s := plural(a.Made, "attempt") + " on this tree"
+// on returns it as a phrase: "2 attempts on this tree, 1 failed".
+func (a Attempts) on(tree string) string {
+	s := plural(a.Made, "attempt") + " on " + tree
 	if a.Failed > 0 {
 		s += fmt.Sprintf(", %d failed", a.Failed)
 	}
@@ -173,21 +176,28 @@ func (r *Report) conclude(isolated bool) {
 	}
 }
 
-// says is the one sentence that stands beside the signal.
-func (c *Claim) says(r *receipt.Receipt) string {
-	switch c.Signal {
-	case Green:
-		s := fmt.Sprintf("%s: passed twice after its negative control failed; %s", c.Effective, c.Attempts)
-		if c.Skipped > 0 {
-			s += fmt.Sprintf("; %s skipped, allowed: %s", plural(c.Skipped, "test"), c.SkipsAllowed)
-		}
-		return s
-	case Red, Amber:
-		if r != nil {
-			return fmt.Sprintf("its receipt is %s; %s", r.Classification, c.Attempts)
-		}
+// says is the one sentence that stands beside the signal. attempted names the
+// tree of the attempts.
+func (c *Claim) says(r *receipt.Receipt, attempted string) string {
+	var parts []string
+	switch {
+	case r == nil:
+		parts = append(parts, "not checked")
+	case c.Signal == Green:
+		parts = append(parts, fmt.Sprintf("%s: passed twice after its negative control failed", c.Effective))
+	default:
+		parts = append(parts, fmt.Sprintf("its receipt is %s", r.Classification))
 	}
-	return "not checked"
+	if r != nil || c.Attempts.Made > 0 {
+		parts = append(parts, c.Attempts.on(attempted))
+	}
+	if c.Skipped > 0 {
+		parts = append(parts, fmt.Sprintf("%s skipped, allowed: %s", plural(c.Skipped, "test"), c.SkipsAllowed))
+	}
+	if c.Findings.Count > 0 {
+		parts = append(parts, c.Findings.String())
+	}
+	return strings.Join(parts, "; ")
 }
 
 func plural(n int64, noun string) string {

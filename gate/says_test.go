@@ -1,0 +1,89 @@
+package gate_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"striatum/gate"
+	"striatum/receipt"
+	"striatum/seal"
+)
+
+func TestAGreenClaimSaysWhatItsCheckLeftOut(t *testing.T) {
+	l := newLane(t, laneID, seal.ClassIsolated)
+	w := newWorld(t, l)
+	skips(&w.facts)
+	w.facts.Findings = []receipt.Finding{{Code: "module_not_checked", Path: "tools/go.mod", Detail: "no check names this module"}}
+	for i := range 14 {
+		w.facts.Findings = append(w.facts.Findings, receipt.Finding{Code: "go_file_ignored", Path: fmt.Sprintf("p%02d_test.go", 13-i), Detail: strings.Repeat("é", 150)})
+	}
+	w.facts.Findings = append(w.facts.Findings, receipt.FindingsLeftOut("go_file_ignored", 30))
+	in := w.build()
+	in.Required[0].AllowSkips.Any = true
+	c := only(t, gate.Evaluate(in))
+	if want := "; 1 test skipped, allowed: any; 45 findings: go_file_ignored 44, module_not_checked 1"; c.Signal != gate.Green || !strings.HasSuffix(c.Says, want) {
+		t.Errorf("%s, says %q, want %q at its end", c.Signal, c.Says, want)
+	}
+	kinds := []receipt.FindingKind{{Code: "go_file_ignored", Count: 44}, {Code: "module_not_checked", Count: 1}}
+	if diff := cmp.Diff(kinds, c.Findings.Kinds); diff != "" || c.Findings.Count != 45 {
+		t.Errorf("%d findings, kinds (-want +got):\n%s", c.Findings.Count, diff)
+	}
+	if d := c.Findings.Details; len(d) != 10 || d[0].Path != "p00_test.go" || d[9].Path != "p09_test.go" || len(d[0].Detail) > 210 {
+		t.Errorf("details: %+v", d)
+	}
+	if _, err := gate.Evaluate(in).Encode(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAFailedClaimNamesWhatFailedOnce(t *testing.T) {
+	l := newLane(t, laneID, seal.ClassIsolated)
+	w := newWorld(t, l)
+	fails(&w.facts)
+	for i := range w.facts.Executions {
+		w.facts.Executions[i].Reasons = []receipt.Reason{
+			{Code: "exit_nonzero", Detail: "m/a: exit status 1"},
+			{Code: "tests_failed", Detail: "m/a: TestA"},
+			{Code: "exit_nonzero", Detail: "m/b: exit status 1"},
+			{Code: "tests_failed", Detail: "m/b: TestB, TestC"},
+		}
+	}
+	c := only(t, gate.Evaluate(w.build()))
+	want := `the check failed: tests_failed "m/a: TestA"; tests_failed "m/b: TestB, TestC"; exit_nonzero "m/a: exit status 1"; and 1 more; mend that, for the same tree stays red`
+	if got := c.Bases[0].Sentence; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// TestAttemptsAreThoseOnTheJudgedTree: a claim that was checked on another tree
+// does not show that one's attempts as this one's.
+func TestAttemptsAreThoseOnTheJudgedTree(t *testing.T) {
+	l := newLane(t, laneID, seal.ClassIsolated)
+	for _, c := range []struct {
+		name string
+		tree gate.Tree
+		made int64
+		says string
+	}{
+		{"the receipt's tree", gate.Tree{SHA256: tree, Source: "worktree"}, 1, "; 1 attempt on this tree"},
+		{"another tree", gate.Tree{SHA256: digest("tree-2"), Source: "worktree"}, 1, "; 1 attempt on this tree, 1 without a receipt"},
+		{"a third tree", gate.Tree{SHA256: digest("tree-3"), Source: "worktree"}, 0, "; 0 attempts on this tree"},
+		{"no tree", gate.Tree{}, 1, "; 1 attempt on the receipt's tree"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t, l)
+			in := w.build()
+			o := openedFor(w.own.Receipt(), laneID)
+			o.Sequence, o.PrevSeal, o.TreeSHA256 = 3, w.own.Seal(), digest("tree-2")
+			in.Opened = append(in.Opened, o)
+			in.Tree = c.tree
+			got := only(t, gate.Evaluate(in))
+			if got.Attempts.Made != c.made || !strings.HasSuffix(got.Says, c.says) {
+				t.Errorf("%+v, says %q, want %q at its end", got.Attempts, got.Says, c.says)
+			}
+		})
+	}
+}
