@@ -129,10 +129,58 @@ func (d *desk) opened(r receipt.Receipt) []byte {
 	return envelope
 }
 
+// mint mints the first operator token, of an hour.
+func (d *desk) mint() (token string) {
+	d.Helper()
+	_, err := d.MintOperator(d.Context(), daemon.LocalUser(), time.Hour, func(t string) error { token = t; return nil })
+	d.must(err)
+	return token
+}
+
+// forget keeps a token nowhere.
+func forget(string) error { return nil }
+
+func TestTokenThatWasNotKeptIsNotRecorded(t *testing.T) {
+	d := newDesk(t)
+	lost := errors.New("no space left on device")
+	var token string
+	_, err := d.MintOperator(d.Context(), daemon.LocalUser(), time.Hour, func(t string) error { token = t; return lost })
+	if !errors.Is(err, lost) {
+		t.Errorf("got %v, want what keep said", err)
+	}
+	d.refused(problem.Refused, "does not know it", func() error { _, err := d.Authenticate(d.Context(), token); return err })
+	if _, _, live, err := d.OperatorToken(d.Context()); err != nil || live {
+		t.Errorf("got live %t, %v", live, err)
+	}
+}
+
+func TestTokenOfARefusedMintIsNotHandedOut(t *testing.T) {
+	d := newDesk(t)
+	d.mint()
+	d.refused(problem.Refused, "is good until", func() error {
+		_, err := d.MintOperator(d.Context(), daemon.LocalUser(), time.Hour, func(string) error {
+			t.Error("a second token was handed to a local user")
+			return nil
+		})
+		return err
+	})
+}
+
+func TestOfTwoMintsAtOnceOneCounts(t *testing.T) {
+	d := newDesk(t)
+	var first, second string
+	_, err := d.MintOperator(d.Context(), daemon.LocalUser(), time.Hour, func(t string) error { second, first = t, d.mint(); return nil })
+	if p := problem.Of(err); p == nil || p.Kind != problem.Refused {
+		t.Errorf("got %v, want kind Refused", err)
+	}
+	_, err = d.Authenticate(d.Context(), first)
+	d.must(err)
+	d.refused(problem.Refused, "does not know it", func() error { _, err := d.Authenticate(d.Context(), second); return err })
+}
+
 func TestOperatorTokenIsShownOnceAndExpires(t *testing.T) {
 	d := newDesk(t)
-	token, err := d.MintOperator(d.Context(), daemon.LocalUser(), time.Hour)
-	d.must(err)
+	token := d.mint()
 	p, err := d.Authenticate(d.Context(), token)
 	d.must(err)
 	if p.Kind != daemon.Operator || p.Name == "" || strings.Contains(token, p.Name) {
@@ -153,16 +201,18 @@ func TestOperatorTokenIsShownOnceAndExpires(t *testing.T) {
 	}
 	d.now = d.now.Add(time.Second)
 	d.refused(problem.Refused, "expired", func() error { _, err := d.Authenticate(d.Context(), token); return err })
-	if _, err := d.MintOperator(d.Context(), daemon.LocalUser(), time.Hour); err != nil {
+	if _, err := d.MintOperator(d.Context(), daemon.LocalUser(), time.Hour, forget); err != nil {
 		t.Errorf("after it expired a local user gets the next: %v", err)
 	}
 }
 
 func TestRevokedTokenIsRefused(t *testing.T) {
 	d := newDesk(t)
-	token, err := d.MintOperator(d.Context(), daemon.LocalUser(), time.Hour)
-	d.must(err)
-	d.must(d.RevokeToken(d.Context(), operator(), token))
+	token := d.mint()
+	d.must(d.store.Update(d.Context(), func(w store.Writer) error {
+		_, err := w.AddTokenRevocation(d.Context(), store.TokenRevocation{Hash: seal.SHA256Hex([]byte(token)), By: "operator:op"})
+		return err
+	}))
 	d.refused(problem.Refused, "revoked", func() error { _, err := d.Authenticate(d.Context(), token); return err })
 	if _, _, live, err := d.OperatorToken(d.Context()); err != nil || live {
 		t.Errorf("got live %t, %v", live, err)
@@ -171,8 +221,7 @@ func TestRevokedTokenIsRefused(t *testing.T) {
 
 func TestUnknownTokensAreRefused(t *testing.T) {
 	d := newDesk(t)
-	token, err := d.MintOperator(d.Context(), daemon.LocalUser(), time.Hour)
-	d.must(err)
+	token := d.mint()
 	for _, bad := range []string{"x", "striatum_op_", token[:len(token)-1], token + "A", strings.ToUpper(token), " " + token, "striatum_se_" + token[12:]} {
 		d.refused(problem.Refused, "", func() error { _, err := d.Authenticate(d.Context(), bad); return err })
 	}

@@ -63,13 +63,13 @@ func TestMatrixOfPrincipals(t *testing.T) {
 			return d.EnrolLane(d.Context(), p, daemon.LaneSpec{LaneID: "lane-2", PublicKey: receipttest.Key(t, 2).Public(), Class: seal.ClassShared})
 		}},
 		{"mint the first token", "ynnyn", func(d *desk, p daemon.Principal) error {
-			_, err := d.MintOperator(d.Context(), p, time.Hour)
+			_, err := d.MintOperator(d.Context(), p, time.Hour, forget)
 			return err
 		}},
 		{"mint another token", "nnnyn", func(d *desk, p daemon.Principal) error {
-			_, err := d.MintOperator(d.Context(), daemon.LocalUser(), time.Hour)
+			_, err := d.MintOperator(d.Context(), daemon.LocalUser(), time.Hour, forget)
 			d.must(err)
-			_, err = d.MintOperator(d.Context(), p, time.Hour)
+			_, err = d.MintOperator(d.Context(), p, time.Hour, forget)
 			return err
 		}},
 		{"bind a repository", "nnnyn", func(d *desk, p daemon.Principal) error {

@@ -72,6 +72,15 @@ func (s *Service) Repository(ctx context.Context, wt Worktree) (repo Repository,
 	return repo, created, err
 }
 
+// CheckRepositoryID says whether an operator may give a repository that id. The
+// error is a problem.
+func CheckRepositoryID(id string) error {
+	if !workflow.ValidID(id) {
+		return problem.New(problem.Usage, fmt.Sprintf("name the repository %q", id), "that is not an id", "an id is 1 to 64 of a-z, 0-9, dot, underscore and hyphen, and begins with a letter or digit")
+	}
+	return nil
+}
+
 // BindRepository makes a worktree, a clone or one that was moved, count as the
 // repository with the given id, from now on. It is for operators.
 func (s *Service) BindRepository(ctx context.Context, p Principal, wt Worktree, id string) error {
@@ -79,8 +88,8 @@ func (s *Service) BindRepository(ctx context.Context, p Principal, wt Worktree, 
 	if err := p.mustBe(what, Operator); err != nil {
 		return err
 	}
-	if !workflow.ValidID(id) {
-		return problem.New(problem.Usage, what, fmt.Sprintf("%q is not an id", id), "an id is 1 to 64 of a-z, 0-9, dot, underscore and hyphen, and begins with a letter or digit")
+	if err := CheckRepositoryID(id); err != nil {
+		return err
 	}
 	return s.update(ctx, what, func(w store.Writer) error {
 		row, err := w.RepositoryAt(ctx, wt.place())

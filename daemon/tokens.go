@@ -25,38 +25,49 @@ const (
 // kindOperator is how the store names an operator's token.
 const kindOperator = "operator"
 
-// MintOperator makes an operator token that is good for ttl, and returns it:
-// this is the only time that anybody sees it. A local user gets the first one;
-// while one is good, another takes its operator.
-func (s *Service) MintOperator(ctx context.Context, p Principal, ttl time.Duration) (token string, err error) {
+// MintOperator makes an operator token that is good for ttl and returns its
+// operator. It hands the token to keep, the only time that anybody sees it, and
+// records it after keep returned nil: whatever dies in between, no token counts
+// that nobody has. A local user gets the first one; while one is good, another
+// takes its operator.
+func (s *Service) MintOperator(ctx context.Context, p Principal, ttl time.Duration, keep func(token string) error) (Principal, error) {
 	const what = "mint an operator token"
 	if err := p.mustBe(what, Local, Operator); err != nil {
-		return "", err
+		return Principal{}, err
 	}
 	var secret [tokenBytes]byte
 	if _, err := io.ReadFull(s.cfg.Rand, secret[:]); err != nil {
-		return "", fmt.Errorf("%s: %w", what, err)
+		return Principal{}, fmt.Errorf("%s: %w", what, err)
 	}
-	token = operatorPrefix + base64.RawURLEncoding.EncodeToString(secret[:])
+	token := operatorPrefix + base64.RawURLEncoding.EncodeToString(secret[:])
 	row := store.Token{Hash: seal.SHA256Hex([]byte(token)), Kind: kindOperator, By: p.String()}
 	row.Name = "op-" + row.Hash[:8]
 	now := s.cfg.Now()
 	row.ExpiresAt = now.Add(ttl).UTC().Format(time.RFC3339)
-	err = s.update(ctx, what, func(w store.Writer) error {
-		live, found, err := liveOperator(ctx, w, now)
-		if err != nil {
+	may := func(r store.Reader) error {
+		live, found, err := liveOperator(ctx, r, now)
+		if err == nil && found && p.Kind != Operator {
+			err = problem.New(problem.Refused, what, fmt.Sprintf("the token %s is good until %s", live.Name, live.ExpiresAt), operatorHint)
+		}
+		return err
+	}
+	if err := s.view(ctx, what, may); err != nil {
+		return Principal{}, err
+	}
+	if err := keep(token); err != nil {
+		return Principal{}, err
+	}
+	err := s.update(ctx, what, func(w store.Writer) error {
+		if err := may(w); err != nil {
 			return err
 		}
-		if found && p.Kind != Operator {
-			return problem.New(problem.Refused, what, fmt.Sprintf("the token %s is good until %s", live.Name, live.ExpiresAt), operatorHint)
-		}
-		_, err = w.AddToken(ctx, row)
+		_, err := w.AddToken(ctx, row)
 		return err
 	})
 	if err != nil {
-		return "", err
+		return Principal{}, err
 	}
-	return token, nil
+	return Principal{Kind: Operator, Name: row.Name}, nil
 }
 
 // OperatorToken names the operator token that is good now. found is false when
@@ -68,23 +79,6 @@ func (s *Service) OperatorToken(ctx context.Context) (name, expiresAt string, fo
 		return err
 	})
 	return live.Name, live.ExpiresAt, found, err
-}
-
-// RevokeToken ends a token. It is for operators, and for the token that one
-// holds.
-func (s *Service) RevokeToken(ctx context.Context, p Principal, token string) error {
-	const what = "revoke the token"
-	if err := p.mustBe(what, Operator); err != nil {
-		return err
-	}
-	return s.update(ctx, what, func(w store.Writer) error {
-		row, err := w.Token(ctx, seal.SHA256Hex([]byte(token)))
-		if err != nil {
-			return err
-		}
-		_, err = w.AddTokenRevocation(ctx, store.TokenRevocation{Hash: row.Value.Hash, By: p.String()})
-		return err
-	})
 }
 
 func liveOperator(ctx context.Context, r store.Reader, now time.Time) (store.Token, bool, error) {

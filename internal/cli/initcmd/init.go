@@ -1,17 +1,20 @@
 // Package initcmd is `striatum init`: the home, and the operator token.
 //
-// The first init mints the operator token and prints it, once: alone on stdout,
-// or as operator_token with --output json. Only its hash is kept. While that
-// token is good, a later init says so and prints none; with the token it mints
-// another, and enrols the home's lane where a lost key was replaced. Nothing
-// else mints one, so no command that is run out of habit hands the operator's
-// rights to whoever runs it.
+// The first init mints the operator token and shows it, once: in the new file
+// that --token-out names, else alone on stdout, or as operator_token with
+// --output json. Only its hash is kept, and only after the token was written: a
+// kill in between leaves a token that is good nowhere, never a good one that
+// nobody has. While that token is good, a later init without it is refused and
+// prints nothing; with the token it mints another, and enrols the home's lane
+// where a lost key was replaced. Nothing else mints one, so no command that is
+// run out of habit hands the operator's rights to whoever runs it.
 package initcmd
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -33,19 +36,23 @@ type Options struct {
 	Worktree  string
 	ID        string
 	TokenFile string
+	TokenOut  string
 	Output    cli.Output
 }
 
 // Result is what `striatum init --output json` prints. OperatorToken is empty
-// when none was minted.
+// when none was minted or it went to TokenOut. It is printed before the token
+// counts: whatever it says holds if the command exits 0.
 type Result struct {
+	SchemaVersion string   `json:"schema_version"` // striatum.init.v1
 	Home          string   `json:"home"`
 	Created       []string `json:"created"`
 	LaneID        string   `json:"lane_id"`
 	Trust         string   `json:"trust"`
 	OperatorToken string   `json:"operator_token"`
-	Worktree      string   `json:"worktree,omitempty"`
-	RepositoryID  string   `json:"repository_id,omitempty"`
+	TokenOut      string   `json:"token_out"`
+	Worktree      string   `json:"worktree"`
+	RepositoryID  string   `json:"repository_id"`
 }
 
 // New returns the command.
@@ -56,17 +63,20 @@ func New(f *cli.Factory) *cobra.Command {
 		Short: "Make the home and mint the operator token",
 		Long: `Init makes the home with its store, keys and shared lane where they are missing,
 and mints the operator token: what accepts policies and explains failures. It is
-printed once, alone on stdout, and good for 90 days; only its hash is kept. Keep
-it in a file that no agent can read, outside the home and every worktree.
+shown once, in the new file that --token-out names, else alone on stdout, and is
+good for 90 days; only its hash is kept. Keep it in a file that no agent can read,
+outside the home and every worktree.
 
-While a token is good, init mints another only with that token. A lost one is
-replaced by a new home: move the old one away; its receipts stay good for
-whoever keeps keys/lane.pub.
+While a token is good, init mints another only with that token, and exits 3
+without it. --token-out replaces no file; a shell that sends stdout to the file of
+the first token has emptied it before init can refuse. A lost token is replaced by a
+new home: move the old one away; its receipts stay good for whoever keeps
+keys/lane.pub.
 
 With --worktree and --id, init makes a worktree (a clone, or one that was moved)
 count as the repository with that id. That takes the operator token, unless it
 is minted by this very call.`,
-		Example: `  (umask 077; striatum init > ~/striatum-operator.token)
+		Example: `  striatum init --token-out ~/striatum-operator.token
   striatum init --worktree . --id my-project --token-file ~/striatum-operator.token`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), f, o) },
@@ -75,6 +85,7 @@ is minted by this very call.`,
 	fl.StringVar(&o.Worktree, "worktree", "", "bind the worktree that this `folder` lies in to --id")
 	fl.StringVar(&o.ID, "id", "", "the repository `id` for --worktree")
 	fl.StringVar(&o.TokenFile, "token-file", "", "`file` with the operator token (default: STRIATUM_TOKEN_FILE)")
+	fl.StringVar(&o.TokenOut, "token-out", "", "write the minted token to this new `file`, readable by you alone, instead of stdout")
 	cmd.MarkFlagsRequiredTogether("worktree", "id")
 	cli.AddOutput(cmd, &o.Output)
 	return cmd
@@ -83,6 +94,9 @@ is minted by this very call.`,
 func run(ctx context.Context, f *cli.Factory, o Options) (err error) {
 	var wt daemon.Worktree
 	if o.Worktree != "" {
+		if err := daemon.CheckRepositoryID(o.ID); err != nil {
+			return err
+		}
 		top, err := snapshot.FindTop(o.Worktree)
 		if err != nil {
 			return err
@@ -100,79 +114,91 @@ func run(ctx context.Context, f *cli.Factory, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	r := Result{Home: s.Home.Dir, Created: append([]string{}, s.Created...), LaneID: s.Home.LaneID(), Trust: string(s.Service.StoreClass())}
+	r := Result{
+		SchemaVersion: "striatum.init.v1", Home: s.Home.Dir, Created: append([]string{}, s.Created...),
+		LaneID: s.Home.LaneID(), Trust: string(s.Service.StoreClass()), Worktree: wt.Path, RepositoryID: o.ID,
+	}
 	if p.Kind == daemon.Operator {
 		spec := daemon.LaneSpec{LaneID: r.LaneID, PublicKey: s.Home.LaneKey.Public(), Class: seal.ClassShared}
 		if err := s.Service.EnrolLane(ctx, p, spec); err != nil {
 			return err
 		}
 	}
-	if r.OperatorToken, err = mint(ctx, f, s, &p, o); err != nil {
-		return err
-	}
-	bindErr := bind(ctx, s.Service, p, wt, o, &r)
-	if bindErr != nil && r.OperatorToken == "" {
-		return bindErr
-	}
-	if err := show(f.Streams, o.Output, r); err != nil {
-		if r.OperatorToken == "" {
+	if o.Worktree == "" || o.TokenOut != "" || p.Kind != daemon.Operator { // else it came to bind
+		if p, err = mint(ctx, f, s, p, o, &r); err != nil {
 			return err
 		}
-		// Nobody saw the token: take it back, so that the next init mints one.
-		revokeErr := s.Service.RevokeToken(context.WithoutCancel(ctx), p, r.OperatorToken)
-		return problem.Wrap(problem.Indeterminate, errors.Join(err, revokeErr), "show the operator token", "nothing was kept of it; run init again")
 	}
-	return bindErr
+	if o.Worktree != "" {
+		if err := s.Service.BindRepository(ctx, p, wt, o.ID); err != nil {
+			return err
+		}
+	}
+	return conclude(f.Streams, o.Output, r)
 }
 
-// mint mints the operator token where that is due, and makes p its operator. It
-// returns "" where a token is good already, and says so.
-func mint(ctx context.Context, f *cli.Factory, s *embedded.Session, p *daemon.Principal, o Options) (string, error) {
-	if p.Kind == daemon.Operator && o.Worktree != "" {
-		return "", nil // it came to bind
-	}
+// mint mints the operator token where that is due, and returns its operator.
+// Where one is good already and was not given, it is refused, unless the binding
+// of a worktree is to be.
+func mint(ctx context.Context, f *cli.Factory, s *embedded.Session, p daemon.Principal, o Options, r *Result) (daemon.Principal, error) {
 	name, until, live, err := s.Service.OperatorToken(ctx)
 	if err != nil {
-		return "", err
+		return p, err
 	}
 	if live && p.Kind != daemon.Operator {
-		f.Streams.Notef("already initialised: the operator token %s is good until %s, and was shown once", name, until)
-		f.Streams.Notef("hint: to get another, give it with --token-file; if it is lost, move %s away and run init again", cli.Escape(s.Home.Dir))
-		return "", nil
+		if o.Worktree != "" {
+			return p, nil
+		}
+		return p, problem.New(problem.Refused, "mint an operator token",
+			fmt.Sprintf("%q is initialised: its operator token %s is good until %s, and was shown once", s.Home.Dir, name, until),
+			fmt.Sprintf("to get another, run: striatum init --token-file FILE --token-out NEW-FILE; if it is lost, move %s away and run init again", s.Home.Dir))
 	}
-	token, err := s.Service.MintOperator(ctx, *p, tokenTTL)
-	if err != nil {
-		return "", err
+	handed := false
+	minted, err := s.Service.MintOperator(ctx, p, tokenTTL, func(token string) error {
+		err := hand(f.Streams, o, r, token)
+		handed = err == nil
+		return err
+	})
+	if err != nil && handed && o.TokenOut != "" {
+		err = errors.Join(err, os.Remove(o.TokenOut)) // its token was not recorded
 	}
-	*p, err = s.Service.Authenticate(ctx, token)
-	return token, err
+	return minted, err
 }
 
-// bind makes the worktree count as the repository with the given id.
-func bind(ctx context.Context, svc *daemon.Service, p daemon.Principal, wt daemon.Worktree, o Options, r *Result) error {
-	if o.Worktree == "" {
-		return nil
+// hand shows the token, once. On stdout it is the whole of what is printed there.
+func hand(s cli.Streams, o Options, r *Result, token string) error {
+	if o.TokenOut != "" {
+		r.TokenOut = o.TokenOut
+		return writeToken(o.TokenOut, token)
 	}
-	if err := svc.BindRepository(ctx, p, wt, o.ID); err != nil {
-		return err
+	r.OperatorToken = token
+	show := func() error { return s.WriteJSON(*r) }
+	if o.Output == cli.Table {
+		show = func() error { _, err := fmt.Fprintln(s.Out, token); return err }
 	}
-	r.Worktree, r.RepositoryID = wt.Path, o.ID
+	if err := show(); err != nil {
+		return problem.Wrap(problem.Indeterminate, err, "show the operator token", "none was minted; run init again")
+	}
 	return nil
 }
 
-// show prints the result: as a table the token alone, the rest as notes.
-func show(s cli.Streams, out cli.Output, r Result) error {
+// conclude prints what is left to say.
+func conclude(s cli.Streams, out cli.Output, r Result) error {
 	if out == cli.JSON {
+		if r.OperatorToken != "" {
+			return nil // printed with the token
+		}
 		return s.WriteJSON(r)
 	}
 	s.Notef("home %s, lane %s, trust: %s", cli.Escape(r.Home), r.LaneID, r.Trust)
 	if r.RepositoryID != "" {
 		s.Notef("%s is repository %s", cli.Escape(r.Worktree), r.RepositoryID)
 	}
-	if r.OperatorToken == "" {
-		return nil
+	if r.TokenOut != "" {
+		s.Notef("the operator token is in %s", cli.Escape(r.TokenOut))
 	}
-	s.Notef("the operator token is printed once; keep it where no agent can read it, and name the file with --token-file or STRIATUM_TOKEN_FILE")
-	_, err := fmt.Fprintln(s.Out, r.OperatorToken)
-	return err
+	if r.OperatorToken != "" || r.TokenOut != "" {
+		s.Notef("it is shown once; keep the token where no agent can read it, and name the file with --token-file or STRIATUM_TOKEN_FILE")
+	}
+	return nil
 }

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"crypto/rand"
 	"errors"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/spf13/cobra"
 
 	"striatum/internal/cli"
@@ -21,7 +23,18 @@ func TestMain(m *testing.M) {
 	clitest.Main(m, func(f *cli.Factory) []*cobra.Command { return []*cobra.Command{initcmd.New(f)} })
 }
 
-func TestScripts(t *testing.T) { clitest.Run(t, nil) }
+func TestScripts(t *testing.T) {
+	clitest.Run(t, map[string]func(*testscript.TestScript, bool, []string){"mode": mode})
+}
+
+// mode FILE MODE: the file has the mode, as ls writes it.
+func mode(ts *testscript.TestScript, _ bool, args []string) {
+	st, err := os.Lstat(ts.MkAbs(args[0]))
+	ts.Check(err)
+	if got := st.Mode().String(); got != args[1] {
+		ts.Fatalf("%s has mode %s, want %s", args[0], got, args[1])
+	}
+}
 
 // fullDisk fails every write.
 type fullDisk struct{}
@@ -30,7 +43,7 @@ var errFull = errors.New("no space left on device")
 
 func (fullDisk) Write([]byte) (int, error) { return 0, errFull }
 
-func TestTokenThatNobodySawIsTakenBack(t *testing.T) {
+func TestTokenThatNobodySawIsNotMinted(t *testing.T) {
 	home := filepath.Join(t.TempDir(), "home")
 	var notes, out bytes.Buffer
 	f := &cli.Factory{

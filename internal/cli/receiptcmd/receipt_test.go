@@ -308,8 +308,8 @@ func TestExplainTakesAnOperator(t *testing.T) {
 		if _, err := s.Service.RecordReceipt(ctx, daemon.LocalUser(), env); err != nil {
 			t.Fatal(err)
 		}
-		var err error
-		if token, err = s.Service.MintOperator(ctx, daemon.LocalUser(), time.Hour); err != nil {
+		keep := func(t string) error { token = t; return nil }
+		if _, err := s.Service.MintOperator(ctx, daemon.LocalUser(), time.Hour, keep); err != nil {
 			t.Fatal(err)
 		}
 	})
