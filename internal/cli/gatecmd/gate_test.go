@@ -104,6 +104,7 @@ func recordRuns(ctx context.Context, dir, top string, pass bool, only string) (e
 			return err
 		}
 		r.Inputs.TreeSHA256, r.Inputs.ManifestSHA256 = tree.TreeSHA256, tree.ManifestSHA256
+		r.Findings = []receipt.Finding{{Code: "module_not_checked", Path: "tools/go.mod", Detail: "no check names this module"}}
 		if !pass {
 			r.Executions = []receipt.Execution{receipttest.Execution(receipt.Fail), receipttest.Execution(receipt.Fail)}
 		}

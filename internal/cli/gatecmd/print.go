@@ -41,7 +41,9 @@ func table(r gate.Report, all bool) string {
 	row := func(claim, authored, effective, signal, basis string) {
 		fmt.Fprintf(&b, "%-*s  %-8s  %-9s  %-6s  %s\n", width, claim, authored, effective, signal, basis)
 	}
-	row("CLAIM", "AUTHORED", "EFFECTIVE", "SIGNAL", "FIRST BASIS")
+	if len(r.Claims) > 0 {
+		row("CLAIM", "AUTHORED", "EFFECTIVE", "SIGNAL", "FIRST BASIS")
+	}
 	for _, c := range r.Claims {
 		basis := "none"
 		if n := len(c.Bases); n > 0 {
@@ -60,6 +62,14 @@ func table(r gate.Report, all bool) string {
 			fmt.Fprintf(&b, "    %s (%s): %s\n", basis.Code, basis.Effect, cli.Escape(basis.Sentence))
 			if basis.Fix != "" {
 				fmt.Fprintf(&b, "        fix: %s\n", cli.Escape(basis.Fix))
+			}
+		}
+		if all {
+			for _, f := range c.Findings.Details {
+				fmt.Fprintf(&b, "    finding: %s %s: %s\n", f.Code, cli.Escape(f.Path), cli.Escape(f.Detail))
+			}
+			if more := c.Findings.Count - int64(len(c.Findings.Details)); more > 0 {
+				fmt.Fprintf(&b, "    finding: and %d more, all in the receipt\n", more)
 			}
 		}
 		if all && c.Receipt != "" {
