@@ -1,12 +1,14 @@
 package receipt
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"io"
+	"iter"
 	"slices"
 	"strings"
 	"unicode/utf8"
-
-	"striatum/seal"
 )
 
 // MaxList is the most entries that a list in a receipt has.
@@ -18,20 +20,37 @@ const MaxList = 1000
 func NewList(names []string) List {
 	all := make([]string, len(names))
 	for i, n := range names {
-		all[i] = strings.ReplaceAll(Text(n), "\n", `\n`)
+		all[i] = listed(n)
 	}
 	slices.Sort(all)
-	kept := all[:min(len(all), MaxList)]
-	return List{Names: kept, Count: int64(len(all)), SHA256: linesDigest(all)}
+	return SortedList(slices.Values(all))
 }
 
-func linesDigest(lines []string) string {
-	var b strings.Builder
-	for _, l := range lines {
-		b.WriteString(l)
-		b.WriteByte('\n')
+// SortedList is NewList of names that come sorted. It holds no more of them than
+// the list does.
+func SortedList(names iter.Seq[string]) List {
+	l := List{Names: []string{}}
+	digest := sha256.New()
+	for n := range names {
+		n = listed(n)
+		if l.Count++; l.Count <= MaxList {
+			l.Names = append(l.Names, n)
+		}
+		_, _ = io.WriteString(digest, n+"\n") // a hash never fails
 	}
-	return seal.SHA256Hex([]byte(b.String()))
+	l.SHA256 = hex.EncodeToString(digest.Sum(nil))
+	return l
+}
+
+// listed is a name as a list has it.
+func listed(name string) string { return strings.ReplaceAll(Text(name), "\n", `\n`) }
+
+func linesDigest(lines []string) string {
+	digest := sha256.New()
+	for _, l := range lines {
+		_, _ = io.WriteString(digest, l+"\n") // a hash never fails
+	}
+	return hex.EncodeToString(digest.Sum(nil))
 }
 
 // cut returns l with at most n names.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -279,6 +280,9 @@ func TestNewListSortsCutsAndCounts(t *testing.T) {
 	want := receipt.List{Names: []string{`\xffz`, `a\nx`, "b"}, Count: 3, SHA256: seal.SHA256Hex([]byte("\\xffz\na\\nx\nb\n"))}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if sorted := receipt.SortedList(slices.Values([]string{"\xffz", "a\nx", "b"})); !cmp.Equal(sorted, want) {
+		t.Errorf("of sorted names: %+v", sorted)
 	}
 	long := receipt.NewList(make([]string, receipt.MaxList+5))
 	if len(long.Names) != receipt.MaxList || long.Count != receipt.MaxList+5 {

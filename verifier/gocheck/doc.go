@@ -34,8 +34,8 @@ const (
 	MaxModFileBytes = 1 << 20
 	MaxSourceBytes  = 4 << 20
 	MaxLineBytes    = 64 << 10
-	MaxTests        = 200_000 // in one execution, subtests included
-	MaxNameBytes    = 16 << 20
+	MaxTests        = 50_000 // in one execution, subtests included
+	MaxNameBytes    = 4 << 20
 	MaxDiagnostics  = 100_000
 	// MaxFindings is how many findings of one code are listed; one more says
 	// how many were left out.

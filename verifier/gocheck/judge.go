@@ -44,7 +44,7 @@ func JudgeTests(d Discovery, runs []PackageRun) Judged {
 	for _, r := range runs {
 		byPath[r.ImportPath] = r
 	}
-	for _, p := range d.Packages {
+	for _, p := range sortedByPath(d.Packages) {
 		j.census.Discovered += int64(len(p.Tests))
 		if p.HasTests() {
 			r, ok := byPath[p.ImportPath]
@@ -69,11 +69,11 @@ type judging struct {
 	unsures    []receipt.Reason
 	findings   []receipt.Finding
 	census     receipt.Census
-	results    Results
+	results    Results  // sorted, because packages and tests come sorted
+	outcomes   []Action // of each result; 0: a test without an end
+	notRun     []string
 	cut        int
 	topSkipped int64
-
-	passed, failed, skipped, notRun []string
 }
 
 func (j *judging) bad(code, detail string) {
@@ -87,10 +87,10 @@ func (j *judging) unsure(code, detail string) {
 // word gives the judgement: reasons for a failure come first and decide.
 func (j *judging) word() Judged {
 	c := j.census
-	c.Passed, c.Failed, c.Skipped = int64(len(j.passed)), int64(len(j.failed)), int64(len(j.skipped))
-	c.PassedTests, c.FailedTests = receipt.NewList(j.passed), receipt.NewList(j.failed)
-	c.SkippedTests, c.NotRun = receipt.NewList(j.skipped), receipt.NewList(j.notRun)
-	judged := Judged{Judgement: receipt.Pass, Findings: boundFindings(j.findings), Census: c, Results: j.results.sorted()}
+	c.PassedTests, c.FailedTests, c.SkippedTests = j.list(Passed), j.list(Failed), j.list(Skipped)
+	c.Passed, c.Failed, c.Skipped = c.PassedTests.Count, c.FailedTests.Count, c.SkippedTests.Count
+	c.NotRun = receipt.NewList(j.notRun)
+	judged := Judged{Judgement: receipt.Pass, Findings: boundFindings(j.findings), Census: c, Results: j.results}
 	judged.Reasons = boundReasons(slices.Concat(j.bads, j.unsures))
 	switch {
 	case len(j.bads) > 0:
@@ -99,6 +99,17 @@ func (j *judging) word() Judged {
 		judged.Judgement = receipt.Inconclusive
 	}
 	return judged
+}
+
+// list names the tests with an outcome. Their names are many, so none is copied.
+func (j *judging) list(outcome Action) receipt.List {
+	return receipt.SortedList(func(yield func(string) bool) {
+		for i, r := range j.results {
+			if j.outcomes[i] == outcome && !yield(r.Package+" "+r.Test) {
+				return
+			}
+		}
+	})
 }
 
 // pack judges one package.
@@ -143,26 +154,22 @@ func (j *judging) tests(p Package, t *Tally, cut bool) {
 	for _, test := range p.Tests {
 		declared[test.Name]++
 	}
-	lists := map[Action]*[]string{Passed: &j.passed, Failed: &j.failed, Skipped: &j.skipped}
 	var failed, endless, missing, strangers []string
 	for _, name := range sortedKeys(t.tests) {
 		s := *t.tests[name]
 		if s.runs == 0 && s.ended() == 0 {
 			continue
 		}
-		full := p.ImportPath + " " + name
 		sub := strings.Contains(name, "/")
 		outcome := s.outcome()
 		j.results = append(j.results, Result{Package: p.ImportPath, Test: name, Outcome: s.describe()})
-		if list := lists[outcome]; list != nil {
-			*list = append(*list, full)
-		} else {
+		j.outcomes = append(j.outcomes, outcome)
+		switch outcome { //nolint:exhaustive // seen has no other outcome
+		case 0:
 			endless = append(endless, name)
-		}
-		if outcome == Failed {
+		case Failed:
 			failed = append(failed, name)
-		}
-		if outcome == Skipped {
+		case Skipped:
 			j.topSkipped += int64(declared[name])
 		}
 		switch {
@@ -181,7 +188,7 @@ func (j *judging) tests(p Package, t *Tally, cut bool) {
 		declared[test.Name] = 0
 		got := 0
 		if s != nil {
-			got = min(want, s.runs)
+			got = min(want, int(s.runs))
 		}
 		j.census.Run += int64(got)
 		for range want - got {
@@ -214,11 +221,11 @@ func (j *judging) tests(p Package, t *Tally, cut bool) {
 // outcome is the worst of a name's runs; 0 if one has no end.
 func (s seen) outcome() Action {
 	switch {
-	case s.ends[Failed] > 0:
+	case s.failed > 0:
 		return Failed
 	case s.ended() < s.runs:
 		return 0
-	case s.ends[Passed] > 0:
+	case s.passed > 0:
 		return Passed
 	default:
 		return Skipped
@@ -228,9 +235,9 @@ func (s seen) outcome() Action {
 // describe is the outcome in words, with counts if the name ran more than once.
 func (s seen) describe() string {
 	counts := []struct {
-		n    int
+		n    int32
 		word string
-	}{{s.ends[Passed], "passed"}, {s.ends[Failed], "failed"}, {s.ends[Skipped], "skipped"}, {max(0, s.runs-s.ended()), "unfinished"}}
+	}{{s.passed, "passed"}, {s.failed, "failed"}, {s.skipped, "skipped"}, {max(0, s.runs-s.ended()), "unfinished"}}
 	var words []string
 	for _, c := range counts {
 		switch {
@@ -241,6 +248,11 @@ func (s seen) describe() string {
 		}
 	}
 	return strings.Join(words, ", ")
+}
+
+// sortedByPath is the packages in the order of their import paths.
+func sortedByPath(packages []Package) []Package {
+	return slices.SortedFunc(slices.Values(packages), func(a, b Package) int { return cmp.Compare(a.ImportPath, b.ImportPath) })
 }
 
 func sortedKeys[V any](m map[string]V) []string {

@@ -143,7 +143,7 @@ func TestTalliesOfOneExecutionShareTheirBounds(t *testing.T) {
 	if j.Judgement != receipt.Inconclusive || reasonCodes(j) != "events_over_bound" {
 		t.Errorf("got %q %v", j.Judgement, j.Reasons)
 	}
-	if s := control.tests["TestB"]; len(control.tests) != 1 || s == nil || s.ends[Passed] != 1 {
+	if s := control.tests["TestB"]; len(control.tests) != 1 || s == nil || s.passed != 1 {
 		t.Errorf("a control remembers %v, want TestB alone", control.tests)
 	}
 }

@@ -148,9 +148,9 @@ func JudgeTestControl(planted []Planted, runs []PackageRun) (receipt.ControlOutc
 			switch {
 			case s == nil || s.ended() == 0:
 				unclear = append(unclear, p.ImportPath+" ended before the planted test did")
-			case s.ends[Failed] == 0:
+			case s.failed == 0:
 				missed = append(missed, p.ImportPath+" did not report the planted failure")
-			case s.ends[Passed]+s.ends[Skipped] > 0:
+			case s.passed+s.skipped > 0:
 				missed = append(missed, p.ImportPath+" reported the planted test with two outcomes")
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"hash/maphash"
 	"slices"
 	"strings"
 
@@ -28,10 +29,12 @@ func (r Result) String() string {
 type Results []Result
 
 func (rs Results) sorted() Results {
-	slices.SortFunc(rs, func(a, b Result) int {
-		return cmp.Or(cmp.Compare(a.Package, b.Package), cmp.Compare(a.Test, b.Test), cmp.Compare(a.Outcome, b.Outcome))
-	})
+	slices.SortFunc(rs, func(a, b Result) int { return cmp.Or(a.compareTest(b), cmp.Compare(a.Outcome, b.Outcome)) })
 	return rs
+}
+
+func (r Result) compareTest(s Result) int {
+	return cmp.Or(cmp.Compare(r.Package, s.Package), cmp.Compare(r.Test, s.Test))
 }
 
 // SHA256 is the hex digest of the lines, each ended by a newline.
@@ -49,108 +52,94 @@ func (rs Results) SHA256() string {
 // their count for each outcome, and a finding subtest_names_vary names the
 // test. The executions agree if the results returned are equal.
 func CompareRuns(a, b Results) (Results, Results, []receipt.Finding) {
-	ta, tb := newTestTree(a), newTestTree(b)
-	collapsed := map[testKey]bool{}
+	ta, tb := newTestTree(a.sorted()), newTestTree(b.sorted())
 	var findings []receipt.Finding
-	for _, r := range a.sorted() {
-		k := testKey{r.Package, r.Test}
-		outcome, both := tb.outcome[k]
-		if !both || outcome != r.Outcome || ta.below(k, collapsed) || ta.children[k] == tb.children[k] {
+	j := 0
+	for i, r := range a {
+		for j < len(b) && b[j].compareTest(r) < 0 {
+			j++
+		}
+		if j == len(b) || b[j] != r || ta.children[i] == tb.children[j] || ta.counted(i) >= 0 {
 			continue
 		}
-		collapsed[k] = true
+		ta.count[i], tb.count[j] = true, true
 		findings = append(findings, receipt.Finding{
 			Code: "subtest_names_vary", Path: r.Package,
 			Detail: r.Test + ": its subtests have other names in the second execution; only their number is compared",
 		})
 	}
-	if len(collapsed) == 0 {
+	if len(findings) == 0 {
 		return a, b, nil
 	}
-	return ta.collapse(a, collapsed), tb.collapse(b, collapsed), boundFindings(findings)
+	return ta.results(), tb.results(), boundFindings(findings)
 }
 
-type testKey struct{ pack, test string }
-
-// testTree knows which test of an execution is a subtest of which.
+// testTree knows which test of an execution is a subtest of which. It has a few
+// bytes for each test, because there may be many.
 type testTree struct {
-	outcome  map[testKey]string
-	children map[testKey]string // their names, joined
+	all      Results  // sorted
+	parent   []int32  // of each test, the one of which it is a subtest; -1: none
+	children []uint64 // of each test, a hash of the names of its subtests
+	count    []bool   // of each test, whether its subtests are only counted
 }
 
-// newTestTree reads results, which must be sorted: a test comes before its
-// subtests.
-func newTestTree(rs Results) testTree {
-	t := testTree{outcome: map[testKey]string{}, children: map[testKey]string{}}
-	for _, r := range rs {
-		t.outcome[testKey{r.Package, r.Test}] = r.Outcome
-	}
-	names := map[testKey][]string{}
-	for _, r := range rs {
-		if parent, ok := t.parent(testKey{r.Package, r.Test}); ok {
-			names[parent] = append(names[parent], r.Test)
+func newTestTree(sorted Results) testTree {
+	n := len(sorted)
+	t := testTree{sorted, make([]int32, n), make([]uint64, n), make([]bool, n)}
+	var open []int32 // the tests whose names are prefixes of the current one, shortest first
+	for i, r := range sorted {
+		for len(open) > 0 {
+			if last := sorted[open[len(open)-1]]; last.Package == r.Package && strings.HasPrefix(r.Test, last.Test) {
+				break
+			}
+			open = open[:len(open)-1]
 		}
-	}
-	for k, list := range names {
-		t.children[k] = strings.Join(list, "\n")
+		// A subtest's own name may have slashes in it: the longest name counts.
+		t.parent[i] = -1
+		for _, p := range slices.Backward(open) {
+			if end := len(sorted[p].Test); end < len(r.Test) && r.Test[end] == '/' {
+				t.parent[i] = p
+				t.children[p] = maphash.Comparable(nameSeed, [2]uint64{t.children[p], maphash.String(nameSeed, r.Test)})
+				break
+			}
+		}
+		open = append(open, int32(i)) //nolint:gosec // there are at most MaxTests
 	}
 	return t
 }
 
-// parent is the test with the longest name of which k is a subtest. A subtest's
-// own name may have slashes in it.
-func (t testTree) parent(k testKey) (testKey, bool) {
-	for name := k.test; ; {
-		i := strings.LastIndexByte(name, '/')
-		if i < 0 {
-			return testKey{}, false
-		}
-		name = name[:i]
-		if p := (testKey{k.pack, name}); t.has(p) {
-			return p, true
-		}
+// nameSeed makes the hashes of names. Names that collide are compared as they
+// are, and found to differ.
+var nameSeed = maphash.MakeSeed()
+
+// counted is the test, at any height above the i-th, whose subtests are only
+// counted; -1: there is none.
+func (t testTree) counted(i int) int32 {
+	p := t.parent[i]
+	for p >= 0 && !t.count[p] {
+		p = t.parent[p]
 	}
+	return p
 }
 
-func (t testTree) has(k testKey) bool { _, ok := t.outcome[k]; return ok }
-
-// below reports whether k is a subtest, at any depth, of a collapsed test.
-func (t testTree) below(k testKey, collapsed map[testKey]bool) bool {
-	_, ok := t.top(k, collapsed)
-	return ok
-}
-
-func (t testTree) top(k testKey, collapsed map[testKey]bool) (testKey, bool) {
-	for {
-		p, ok := t.parent(k)
-		if !ok {
-			return testKey{}, false
-		}
-		if collapsed[p] {
-			return p, true
-		}
-		k = p
+// results are those of the execution, with counts in place of what is counted.
+func (t testTree) results() Results {
+	type group struct {
+		test    int32
+		outcome string
 	}
-}
-
-func (t testTree) collapse(rs Results, collapsed map[testKey]bool) Results {
-	counts := map[testKey]map[string]int{}
+	counts := map[group]int{}
 	var out Results
-	for _, r := range rs {
-		p, ok := t.top(testKey{r.Package, r.Test}, collapsed)
-		if !ok {
+	for i, r := range t.all {
+		if p := t.counted(i); p >= 0 {
+			counts[group{p, r.Outcome}]++
+		} else {
 			out = append(out, r)
-			continue
 		}
-		if counts[p] == nil {
-			counts[p] = map[string]int{}
-		}
-		counts[p][r.Outcome]++
 	}
-	for p, byOutcome := range counts {
-		for outcome, n := range byOutcome {
-			out = append(out, Result{Package: p.pack, Test: p.test + "/...", Outcome: fmt.Sprintf("%d subtests %s", n, outcome)})
-		}
+	for g, n := range counts {
+		r := t.all[g.test]
+		out = append(out, Result{Package: r.Package, Test: r.Test + "/...", Outcome: fmt.Sprintf("%d subtests %s", n, g.outcome)})
 	}
 	return out.sorted()
 }

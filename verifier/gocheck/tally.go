@@ -1,12 +1,16 @@
 package gocheck
 
-import "strings"
+import (
+	"strings"
+
+	"striatum/receipt"
+)
 
 // What of failing tests' output is kept for people.
 const (
 	tailBytes   = 4 << 10   // of one test
 	tailsBytes  = 256 << 10 // of all open tests of a package together
-	maxFailures = 50
+	maxFailures = 50        // of one execution
 )
 
 // Failure is a test that was seen failing, with the end of its output.
@@ -34,19 +38,17 @@ type Tally struct {
 // seen counts the events of one test name. A name has several runs when the
 // internal and the external test package both declare it, or when TestMain runs
 // the tests more than once.
-type seen struct {
-	runs int
-	ends [Skipped + 1]int // by outcome
-}
+type seen struct{ runs, passed, failed, skipped int32 }
 
-func (s seen) ended() int { return s.ends[Passed] + s.ends[Failed] + s.ends[Skipped] }
+func (s seen) ended() int32 { return s.passed + s.failed + s.skipped }
 
 // Room is what the tallies of one execution may remember together: MaxTests
-// tests and MaxNameBytes bytes of names. Its binaries run one after the other,
-// so a Room is not for concurrent use.
+// tests, MaxNameBytes bytes of names, and 50 failures. Its binaries run one after
+// the other, so a Room is not for concurrent use.
 type Room struct {
-	tests int
-	bytes int
+	tests    int
+	bytes    int
+	failures int
 }
 
 // take reports whether one more test of that name may be remembered.
@@ -85,8 +87,8 @@ func (t *Tally) Close() {
 	t.tails, t.held = nil, 0
 }
 
-// Failures lists tests that were seen failing, in the order of their end, at
-// most 50.
+// Failures lists tests that were seen failing, in the order of their end: of the
+// tallies of one execution the first 50.
 func (t *Tally) Failures() []Failure { return t.failures }
 
 func (t *Tally) strange(why string) {
@@ -114,25 +116,34 @@ func (t *Tally) event(e Event) {
 		t.strange("an event without a test")
 		return
 	}
-	s := t.tests[e.Test]
+	name := receipt.Text(e.Test)
+	s := t.tests[name]
 	if s == nil {
-		if !t.room.take(e.Test) {
+		if !t.room.take(name) {
 			t.over = true
 			return
 		}
 		s = &seen{}
-		t.tests[strings.Clone(e.Test)] = s
+		t.tests[strings.Clone(name)] = s
+	}
+	switch e.Action { //nolint:exhaustive // the others were sorted out
+	case Run:
+		s.runs++
+	case Passed:
+		s.passed++
+	case Failed:
+		s.failed++
+	case Skipped:
+		s.skipped++
 	}
 	if e.Action == Run {
-		s.runs++
 		return
 	}
-	s.ends[e.Action]++
 	if e.Action == Failed {
 		t.fail(e.Test)
 	}
 	if s.ended() > s.runs {
-		t.strange("an end of " + e.Test + " without its beginning")
+		t.strange("an end of " + name + " without its beginning")
 	}
 	t.drop(e.Test)
 }
@@ -165,7 +176,8 @@ func (t *Tally) drop(test string) {
 }
 
 func (t *Tally) fail(test string) {
-	if len(t.failures) < maxFailures {
+	if t.room.failures < maxFailures {
+		t.room.failures++
 		tail := t.tails[test]
 		t.failures = append(t.failures, Failure{Test: strings.Clone(test), Tail: string(tail[max(0, len(tail)-tailBytes):])})
 	}
