@@ -66,7 +66,7 @@ func (e *FloorError) Error() string {
 
 // Hint names both ways out.
 func (e *FloorError) Hint() string {
-	return "name an external check instead (--check ID, then fill its entry, striatum verifier pin --host-here, striatum verifier attest --pin ID), or opt in to a pinned toolchain (--check " +
+	return "name an external check instead (--check ID, then fill its entry, striatum verifier pin --host-here, striatum verifier attest --pin ID" + workflow.NotYet + "), or opt in to a pinned toolchain (--check " +
 		strings.Join(twins(e.Builtins), " --check ") + "); or keep --gate-floor asserted"
 }
 
