@@ -161,7 +161,7 @@ func (r *run) conclusion(ctx context.Context, err error) {
 	default:
 		r.incident("infrastructure", receipt.MakesIndeterminate, cut(err.Error(), 2000))
 	}
-	same, now, err := r.lane.meter().Unchanged(context.WithoutCancel(ctx), r.tools.closure)
+	same, now, err := r.lane.meter().Unchanged(context.WithoutCancel(ctx), r.tools.closure, r.tools.chain.Roots()...)
 	switch {
 	case err != nil:
 		r.incident("toolchain_drift", receipt.MakesIndeterminate, "the tools could not be measured again: "+cut(err.Error(), 2000))
@@ -201,7 +201,7 @@ func (l *Lane) measure(ctx context.Context) (tools, error) {
 	if err != nil {
 		return tools{}, err
 	}
-	closure, err := l.meter().Measure(ctx, chain.Go, chain.GOROOT)
+	closure, err := l.meter().Measure(ctx, chain.Go, chain.Roots()...)
 	if err != nil {
 		return tools{}, err
 	}

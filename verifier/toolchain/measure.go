@@ -62,7 +62,6 @@ type Closure struct {
 	Hashed int64
 
 	binary string
-	asked  []string
 }
 
 // Measure digests every file below the roots, and the binary, which must be
@@ -97,7 +96,7 @@ func (m Meter) Measure(ctx context.Context, binary string, roots ...string) (Clo
 		return Closure{}, fmt.Errorf("measure %q: it is not a regular file below %q", binary, done)
 	}
 	sort.Strings(done)
-	c := Closure{Roots: done, Immutable: true, Observed: "owned by root, written only by root", binary: binary, asked: roots}
+	c := Closure{Roots: done, Immutable: true, Observed: "owned by root, written only by root", binary: binary}
 	for _, root := range done {
 		if ok, observed := Immutable(root); !ok && w.mutable == "" {
 			w.mutable = observed
@@ -115,10 +114,11 @@ func (m Meter) Measure(ctx context.Context, binary string, roots ...string) (Clo
 	return c, nil
 }
 
-// Unchanged measures again what before measured and reports whether every byte
-// and mode is the same. The second closure is what is there now.
-func (m Meter) Unchanged(ctx context.Context, before Closure) (bool, Closure, error) {
-	after, err := m.Measure(ctx, before.binary, before.asked...)
+// Unchanged measures what before measured below roots, which are asked for anew,
+// and reports whether every byte and mode is the same. The second closure is
+// what is there now.
+func (m Meter) Unchanged(ctx context.Context, before Closure, roots ...string) (bool, Closure, error) {
+	after, err := m.Measure(ctx, before.binary, roots...)
 	if err != nil {
 		return false, Closure{}, err
 	}

@@ -1,6 +1,7 @@
 // Package toolchain says which Go a lane uses and proves that it stays the
 // same: it finds the go command, asks it for its GOROOT and version, measures
-// the closure (every byte below GOROOT, with modes) and notices drift.
+// the closure (every byte below GOROOT and, with cgo, of the C compiler, with
+// modes) and notices drift.
 //
 // It promises that a go command that somebody other than root could replace is
 // never started by a lane that is root, and that a digest taken from the stat
@@ -53,6 +54,8 @@ type Toolchain struct {
 	CgoEnabled bool // as go finds it with only the system's compilers in PATH
 	// Proxies is the GOPROXY list of this go where nobody sets one.
 	Proxies string
+
+	cc, cxx string // the C and C++ compilers that it calls
 }
 
 // Supports reports whether a module whose go.mod says "go line" can be built.
@@ -136,11 +139,11 @@ func ask(ctx context.Context, tempDir, path string) (_ Toolchain, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, askTimeout, fmt.Errorf("no answer within %s", askTimeout))
 	defer cancel()
 
-	out, err := run(ctx, dir, path, "env", "-json", "GOROOT", "GOVERSION", "CGO_ENABLED", "GOOS", "GOARCH", "GOPROXY")
+	out, err := run(ctx, dir, path, "env", "-json", "GOROOT", "GOVERSION", "CGO_ENABLED", "GOOS", "GOARCH", "GOPROXY", "CC", "CXX")
 	if err != nil {
 		return Toolchain{}, err
 	}
-	var env struct{ GOROOT, GOVERSION, CGO_ENABLED, GOOS, GOARCH, GOPROXY string } //nolint:staticcheck // go's own names
+	var env struct{ GOROOT, GOVERSION, CGO_ENABLED, GOOS, GOARCH, GOPROXY, CC, CXX string } //nolint:staticcheck // go's own names
 	if err := json.Unmarshal(out, &env); err != nil {
 		return Toolchain{}, fmt.Errorf("read answer of go env: %w", err)
 	}
@@ -169,6 +172,7 @@ func ask(ctx context.Context, tempDir, path string) (_ Toolchain, err error) {
 	return Toolchain{
 		Go: real, GOROOT: root, Version: strings.Fields(env.GOVERSION)[0],
 		GOOS: env.GOOS, GOARCH: env.GOARCH, CgoEnabled: env.CGO_ENABLED == "1", Proxies: env.GOPROXY,
+		cc: compilerName(env.CC), cxx: compilerName(env.CXX),
 	}, nil
 }
 

@@ -221,11 +221,11 @@ func TestUnchangedNoticesEveryKindOfDrift(t *testing.T) {
 			dir, binary, outside := root(t)
 			m := Meter{Cache: filepath.Join(t.TempDir(), "stats"), Now: later}
 			before := measure(t, m, binary, dir)
-			if same, _, err := m.Unchanged(t.Context(), before); err != nil || !same {
+			if same, _, err := m.Unchanged(t.Context(), before, dir); err != nil || !same {
 				t.Fatalf("before: same %v, error %v", same, err)
 			}
 			change(t, dir, outside)
-			if same, _, err := m.Unchanged(t.Context(), before); err != nil || same {
+			if same, _, err := m.Unchanged(t.Context(), before, dir); err != nil || same {
 				t.Errorf("after: same %v, error %v", same, err)
 			}
 		})
@@ -265,10 +265,13 @@ func TestMeasureOfTheRealToolchainCostsOnlyStatsTheSecondTime(t *testing.T) {
 	tc := hostGo(t)
 	m := Meter{Cache: filepath.Join(t.TempDir(), "stats"), Now: time.Now}
 	start := time.Now()
-	first := measure(t, m, tc.Go, tc.GOROOT)
+	first, err := m.Measure(t.Context(), tc.Go, tc.Roots()...)
+	if err != nil {
+		t.Fatal(err)
+	}
 	cold := time.Since(start)
 	start = time.Now()
-	same, second, err := m.Unchanged(t.Context(), first)
+	same, second, err := m.Unchanged(t.Context(), first, tc.Roots()...)
 	warm := time.Since(start)
 	if err != nil || !same {
 		t.Fatalf("same %v, error %v", same, err)
