@@ -90,7 +90,7 @@ func (j *judging) word() Judged {
 	c.PassedTests, c.FailedTests, c.SkippedTests = j.list(Passed), j.list(Failed), j.list(Skipped)
 	c.Passed, c.Failed, c.Skipped = c.PassedTests.Count, c.FailedTests.Count, c.SkippedTests.Count
 	c.NotRun = receipt.NewList(j.notRun)
-	judged := Judged{Judgement: receipt.Pass, Findings: boundFindings(j.findings), Census: c, Results: j.results}
+	judged := Judged{Judgement: receipt.Pass, Findings: boundFindings(j.findings), Census: c, Results: j.results.sorted()}
 	judged.Reasons = boundReasons(slices.Concat(j.bads, j.unsures))
 	switch {
 	case len(j.bads) > 0:
@@ -104,8 +104,8 @@ func (j *judging) word() Judged {
 // list names the tests with an outcome. Their names are many, so none is copied.
 func (j *judging) list(outcome Action) receipt.List {
 	return receipt.SortedList(func(yield func(string) bool) {
-		for i, r := range j.results {
-			if j.outcomes[i] == outcome && !yield(r.Package+" "+r.Test) {
+		for i, o := range j.outcomes {
+			if r := j.results[i]; o == outcome && !yield(r.Package+" "+r.Test) {
 				return
 			}
 		}
