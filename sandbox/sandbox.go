@@ -35,8 +35,8 @@ const (
 	_ MountKind = iota
 	// ReadOnly shows Source, a host path or a Volume's, unchanged at Target.
 	ReadOnly
-	// Layer shows Source as if it belonged to Check, with a writable layer
-	// above it that is discarded; Source itself is never written.
+	// Layer shows Source, a host path, as if it belonged to Check, with a
+	// writable layer above it that is discarded; Source itself is never written.
 	Layer
 	// Scratch is an empty writable tmpfs owned by Check.
 	Scratch
@@ -52,7 +52,7 @@ const (
 type Mount struct {
 	Kind   MountKind
 	Source string // absolute host path; for Scratch empty
-	Volume Volume // instead of Source, for ReadOnly, Layer and Output
+	Volume Volume // instead of Source, for ReadOnly and Output
 	Target string // absolute, clean path inside
 	// Shared keeps a Layer or Scratch across the programs of one sandbox.
 	// Otherwise each program gets a fresh one.
@@ -219,7 +219,8 @@ type Sandbox interface {
 	Discard()
 }
 
-// Volume is a folder between sandboxes.
+// Volume is a folder between sandboxes: of the user Check in the one that fills
+// it, of nobody in those that read it, which need the modes to let others read.
 type Volume interface {
 	// Keep makes the content read-only for good, owned by nobody inside, copies
 	// or moves it to the host folder dst and syncs it.

@@ -12,7 +12,7 @@ import (
 
 var (
 	setup = Setup{
-		Seccomp: []byte{1, 2, 3}, SharedBytes: 4, FreshBytes: 5,
+		Seccomp: []byte{1, 2, 3}, SharedBytes: 4, FreshBytes: 5, CopyLayers: true,
 		Mounts: []Mount{{Layer, "/a", "/b", true}, {Scratch, "", "/c", false}},
 		Hide:   []string{"/h"}, ReadOnly: []string{"/r", ""}, Writable: []string{"/w"}, DiskBytes: 6, IDMap: "0 1 2",
 		Host: []Namespace{{"pid", "pid:[1]"}},

@@ -3,7 +3,7 @@ package initproto
 // MountKind says what the init mounts for its programs.
 type MountKind uint8
 
-// The kinds: an overlay over a read-only folder, and an empty folder.
+// The kinds: a read-only folder below a writable layer, and an empty folder.
 const (
 	_       MountKind = 0
 	Layer   MountKind = 1
@@ -27,6 +27,7 @@ type Setup struct {
 	Seccomp     []byte // struct sock_filter array for the native ABI
 	SharedBytes int64  // size of the tmpfs behind shared mounts; 0: none
 	FreshBytes  int64  // size of each program's own tmpfs
+	CopyLayers  bool   // each Layer is a copy, not an overlay
 	Mounts      []Mount
 	Hide        []string    // mount points that no program sees
 	ReadOnly    []string    // targets that must refuse writing
@@ -42,6 +43,7 @@ func (s Setup) Encode() []byte {
 	e.bytes(s.Seccomp)
 	e.int(s.SharedBytes)
 	e.int(s.FreshBytes)
+	e.bool(s.CopyLayers)
 	e.int(int64(len(s.Mounts)))
 	for _, m := range s.Mounts {
 		e.int(int64(m.Kind))
@@ -65,7 +67,7 @@ func (s Setup) Encode() []byte {
 // DecodeSetup reads what Encode wrote.
 func DecodeSetup(b []byte) (Setup, error) {
 	d := decoder{b: b}
-	s := Setup{Seccomp: append([]byte(nil), d.bytes()...), SharedBytes: d.int(), FreshBytes: d.int()}
+	s := Setup{Seccomp: append([]byte(nil), d.bytes()...), SharedBytes: d.int(), FreshBytes: d.int(), CopyLayers: d.bool()}
 	if n := d.count(17); n > 0 {
 		s.Mounts = make([]Mount, n)
 	}

@@ -12,7 +12,7 @@ import (
 	"striatum/internal/initproto"
 )
 
-// maxInodes bounds the entries of one tmpfs per megabyte of its size; the
+// inodesPerMiB bounds the entries of one tmpfs per megabyte of its size; the
 // kernel spends about a kilobyte on each outside the size.
 const inodesPerMiB = 1024
 
@@ -82,6 +82,13 @@ func (l *launcher) mountPlaces(dir string, shared bool) error {
 		case initproto.Scratch:
 			err = unix.Mount(up, m.Target, "", unix.MS_BIND, "")
 		case initproto.Layer:
+			if l.setup.CopyLayers {
+				if err := copyTree(m.Source, up); err != nil {
+					return fmt.Errorf("copy what belongs at %q (it counts against the disk limit): %w", m.Target, err)
+				}
+				err = unix.Mount(up, m.Target, "", unix.MS_BIND, "")
+				break
+			}
 			work := dir + "/w" + strconv.Itoa(i)
 			if err := makeOwned(work, 0o700); err != nil {
 				return err

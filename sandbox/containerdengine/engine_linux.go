@@ -46,6 +46,7 @@ type Engine struct {
 	host    []initproto.Namespace
 	files   uint64
 	trust   error // why a binary could be replaced, or nil
+	copies  error // why layers are copies and not overlays, or nil
 
 	describe func() sandbox.Description
 
@@ -106,6 +107,11 @@ func Open(ctx context.Context, cfg Config) (_ *Engine, err error) {
 	if err != nil {
 		return nil, err
 	}
+	undo = append(undo, e.ids.Close)
+	if err := tryMapped(cfg.Home, e.ids); err != nil {
+		return nil, problem.Wrap(problem.Missing, err, "open sandbox engine", mappedFix)
+	}
+	e.copies = tryOverlay(e.dir)
 	e.bin = newBin(e)
 	return e, nil
 }

@@ -37,12 +37,15 @@ func testLimits() sandbox.Limits {
 }
 
 // contract runs the suite and looks for what is left after it.
-func contract(t *testing.T, cfg containerdengine.Config) {
+func contract(t *testing.T, cfg containerdengine.Config, prepare ...func(*containerdengine.Engine)) {
 	t.Helper()
 	sandboxtest.Run(t, func(t testing.TB) sandbox.Engine {
 		e, err := containerdengine.Open(t.Context(), cfg)
 		if err != nil {
 			t.Fatal(err)
+		}
+		for _, f := range prepare {
+			f(e)
 		}
 		t.Logf("%+v", e.Describe())
 		return e
@@ -54,6 +57,10 @@ func contract(t *testing.T, cfg containerdengine.Config) {
 
 func TestPrivateContainerdKeepsTheContract(t *testing.T) {
 	contract(t, testenv.Containerd(t))
+}
+
+func TestCopiedLayersKeepTheContract(t *testing.T) {
+	contract(t, testenv.Containerd(t), containerdengine.CopyLayers)
 }
 
 func TestPrivateContainerd2KeepsTheContract(t *testing.T) {

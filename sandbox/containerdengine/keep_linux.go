@@ -74,15 +74,23 @@ func syncFS(dir string) error {
 	return errors.Join(unix.Syncfs(int(f.Fd())), f.Close())
 }
 
-func keepEntry(from *os.File, e os.DirEntry, to string, depth int) (err error) {
-	fd, err := unix.Openat2(int(from.Fd()), e.Name(), &unix.OpenHow{
-		Flags:   unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOFOLLOW | unix.O_CLOEXEC,
+// openIn opens what is in dir itself under a name, without following a link.
+func openIn(dir *os.File, name string, flags uint64) (*os.File, error) {
+	fd, err := unix.Openat2(int(dir.Fd()), name, &unix.OpenHow{
+		Flags:   unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOFOLLOW | unix.O_CLOEXEC | flags,
 		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV,
 	})
 	if err != nil {
-		return fmt.Errorf("open %s: %w", strconv.Quote(e.Name()), err)
+		return nil, fmt.Errorf("open %s: %w", strconv.Quote(name), err)
 	}
-	in := os.NewFile(uintptr(fd), e.Name())
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+func keepEntry(from *os.File, e os.DirEntry, to string, depth int) (err error) {
+	in, err := openIn(from, e.Name(), 0)
+	if err != nil {
+		return err
+	}
 	defer func() { err = errors.Join(err, in.Close()) }()
 	st, err := in.Stat()
 	switch {

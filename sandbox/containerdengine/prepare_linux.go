@@ -117,7 +117,7 @@ func (b *box) mount(spec sandbox.Spec) (initproto.Setup, []ocispec.Option, []roo
 	setup := initproto.Setup{
 		Seccomp: b.e.filter.Program, DiskBytes: spec.Limits.DiskBytes, Host: b.e.host,
 		IDMap:    fmt.Sprintf("0 %d %d", b.ids.Base, ocispec.IDRange),
-		ReadOnly: []string{"/usr"},
+		ReadOnly: []string{"/usr"}, CopyLayers: b.e.copies != nil,
 	}
 	points := []rootfs.Point{{Path: sandbox.InitPath, File: true}, {Path: base + "/fresh"}, {Path: base + "/shared"}}
 	options := []ocispec.Option{
@@ -168,8 +168,8 @@ func (b *box) mount(spec sandbox.Spec) (initproto.Setup, []ocispec.Option, []roo
 	return setup, options, points, nil
 }
 
-// source returns the host path of a mount's content, mounted with translated
-// owners where the mount asks for it.
+// source returns the host path of a mount's content: for a Layer mounted with
+// translated owners.
 func (b *box) source(i int, m sandbox.Mount) (string, error) {
 	source := m.Source
 	if m.Volume != nil {
@@ -177,19 +177,22 @@ func (b *box) source(i int, m sandbox.Mount) (string, error) {
 		if !ok || v.e != b.e {
 			return "", fmt.Errorf("prepare sandbox: volume at %q is another engine's", m.Target)
 		}
-		source = v.dir
+		if m.Kind == sandbox.Output {
+			return v.dir, v.fill(b.ids.Base)
+		}
+		return v.dir, v.seal()
 	}
 	if m.Kind == sandbox.Scratch {
 		return "", nil
 	}
-	if m.Kind == sandbox.ReadOnly && m.Volume == nil {
+	if m.Kind == sandbox.ReadOnly {
 		if _, err := os.Stat(source); err != nil {
 			return "", fmt.Errorf("prepare sandbox: mount at %q: %w", m.Target, err)
 		}
 		return source, nil
 	}
 	target := filepath.Join(b.e.d.dir, "mounts", b.id, strconv.Itoa(i))
-	bind := mountns.Bind{Source: source, Target: target, ReadOnly: m.Kind != sandbox.Output, IDMap: int(b.ids.Check.Fd())}
+	bind := mountns.Bind{Source: source, Target: target, ReadOnly: true, IDMap: int(b.ids.Check.Fd())}
 	if err := b.e.d.mounts.Do(bind.Mount); err != nil {
 		return "", fmt.Errorf("prepare sandbox: %w", err)
 	}
@@ -263,8 +266,10 @@ func validate(spec sandbox.Spec) error {
 		hasSource, hasVolume := m.Source != "", m.Volume != nil
 		ok := false
 		switch m.Kind {
-		case sandbox.ReadOnly, sandbox.Layer:
+		case sandbox.ReadOnly:
 			ok = hasSource != hasVolume && (hasVolume || path.IsAbs(m.Source))
+		case sandbox.Layer:
+			ok = !hasVolume && path.IsAbs(m.Source)
 		case sandbox.Scratch:
 			ok = !hasSource && !hasVolume
 		case sandbox.Output:

@@ -3,6 +3,7 @@ package containerdengine
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,7 +17,11 @@ import (
 	"striatum/sandbox"
 )
 
-const kernelFix = "use Linux 6.6 or newer"
+// What to do about a kernel, or a file system, that lacks something.
+const (
+	kernelFix = "use Linux 6.1 or newer"
+	mappedFix = kernelFix + ", and a STRIATUM_HOME on a file system whose owners it can translate (ext4, XFS, Btrfs)"
+)
 
 // Probe looks at what Open needs and changes nothing. Where a check is not OK
 // those that build on it are left out.
@@ -68,7 +73,12 @@ func Probe(cfg Config) []Check {
 	}
 	add("user namespaces", spaces+" allowed", "sysctl user.max_user_namespaces=15000", err)
 	if root {
-		add("mapped overlays", "on tmpfs", kernelFix, probeMounts(cfg.InitPath))
+		copies, err := probeMounts(cfg)
+		layers := "overlays"
+		if copies != nil {
+			layers = "copies, which take time and disk limit: " + copies.Error()
+		}
+		add("layers", layers, mappedFix, err)
 	}
 	return checks
 }
@@ -78,50 +88,64 @@ func readNumber(path string) (string, error) {
 	return strings.TrimSpace(string(data)), err
 }
 
-// probeMounts mounts a translated overlay as a sandbox has it, in a mount
-// namespace that ends with its thread.
-func probeMounts(initPath string) (err error) {
+// probeMounts tries, in a folder of its own, what Open tries of the kernel's
+// mounts. The first error says why layers are copies, the second why there can
+// be none.
+func probeMounts(cfg Config) (copies, err error) {
 	dir, err := os.MkdirTemp("", "striatum-probe-")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	pool, err := idrange.Open(filepath.Join(dir, "ids"), []string{initPath, "idle"}, sandbox.CheckUID)
+	pool, err := idrange.Open(filepath.Join(dir, "ids"), []string{cfg.InitPath, "idle"}, sandbox.CheckUID)
 	if err != nil {
-		return err
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, pool.Close()) }()
+	return tryOverlay(dir), tryMapped(cfg.Home, pool)
+}
+
+// tryOverlay mounts an overlay whose upper folder is on a tmpfs at dir, as the
+// launcher does, in a mount namespace that ends with the call. Before Linux
+// 6.6 a tmpfs has no user attributes: an overlay is then mounted all the same,
+// but fails when a folder that is below the layer is removed and made again.
+func tryOverlay(dir string) error {
+	return mountns.Try(func() error {
+		if err := mountns.Tmpfs(dir, 1<<20); err != nil {
+			return err
+		}
+		for _, name := range []string{"lower", "upper", "work", "over"} {
+			if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
+				return err
+			}
+		}
+		if err := unix.Setxattr(filepath.Join(dir, "upper"), "user.striatum", []byte("y"), 0); err != nil {
+			return fmt.Errorf("set user attribute on tmpfs: %w", err)
+		}
+		data := fmt.Sprintf("lowerdir=%[1]s/lower,upperdir=%[1]s/upper,workdir=%[1]s/work,userxattr", dir)
+		if err := unix.Mount("overlay", filepath.Join(dir, "over"), "overlay", 0, data); err != nil {
+			return fmt.Errorf("mount overlay: %w", err)
+		}
+		return nil
+	})
+}
+
+// tryMapped translates the owners of what is in home, or in the nearest folder
+// above it that exists, as for the source of a layer.
+func tryMapped(home string, pool *idrange.Pool) error {
+	dir, err := filepath.EvalSymlinks(home)
+	for errors.Is(err, fs.ErrNotExist) && home != "/" {
+		home = filepath.Dir(home)
+		dir, err = filepath.EvalSymlinks(home)
+	}
+	if err != nil {
+		return fmt.Errorf("find home: %w", err)
 	}
 	ids, err := pool.Take()
 	if err != nil {
 		return err
 	}
-	defer func() {
-		pool.Give(ids)
-		err = errors.Join(err, pool.Close())
-	}()
-	top := filepath.Join(dir, "top")
-	if err := os.Mkdir(top, 0o700); err != nil {
-		return err
-	}
-	return mountns.Try(func() error {
-		if err := mountns.Tmpfs(top, 1<<20); err != nil {
-			return err
-		}
-		for _, name := range []string{"lower", "upper", "work", "over"} {
-			if err := os.Mkdir(filepath.Join(top, name), 0o755); err != nil {
-				return err
-			}
-		}
-		low := filepath.Join(top, "mapped")
-		if err := (mountns.Bind{Source: filepath.Join(top, "lower"), Target: low, ReadOnly: true, IDMap: int(ids.Check.Fd())}).Mount(); err != nil {
-			return err
-		}
-		if err := unix.Setxattr(filepath.Join(top, "upper"), "user.striatum", []byte("y"), 0); err != nil {
-			return fmt.Errorf("user attributes on tmpfs: %w", err)
-		}
-		data := fmt.Sprintf("lowerdir=%s,upperdir=%s/upper,workdir=%s/work,userxattr", low, top, top)
-		if err := unix.Mount("overlay", filepath.Join(top, "over"), "overlay", 0, data); err != nil {
-			return fmt.Errorf("mount overlay: %w", err)
-		}
-		return nil
-	})
+	defer pool.Give(ids)
+	bind := mountns.Bind{Source: dir, Target: dir, ReadOnly: true, IDMap: int(ids.Check.Fd())}
+	return mountns.Try(bind.Mount)
 }

@@ -165,29 +165,35 @@ func (s *suite) volumes(t *testing.T) {
 		t.Fatal(err)
 	}
 	fillSpec := s.spec(sandbox.Mount{Kind: sandbox.Output, Volume: v, Target: "/out"})
-	res, out := s.run(t, fillSpec, sh("umask 077; mkdir /out/d; echo one > /out/d/f; printf '#!/bin/sh\\necho two\\n' > /out/run; chmod 4700 /out/run; stat -c %u /out/d"), sh("cat /out/d/f"))
-	if res.Programs[0].ExitCode != 0 || out[0] != "1000\n" || out[1] != "one\n" {
+	res, out := s.run(t, fillSpec, sh("mkdir /out/d; echo one > /out/d/f; printf '#!/bin/sh\\necho two\\n' > /out/run; chmod 4755 /out/run; echo > /out/own; chmod 600 /out/own; stat -c %u /out /out/d /out/run"), sh("cat /out/d/f"))
+	if res.Programs[0].ExitCode != 0 || out[0] != "1000\n1000\n1000\n" || out[1] != "one\n" {
 		t.Fatalf("filling: %q, %+v", out, res.Programs)
 	}
-	read := s.spec(sandbox.Mount{Kind: sandbox.ReadOnly, Volume: v, Target: "/in"}, sandbox.Mount{Kind: sandbox.Layer, Volume: v, Target: "/over"})
-	_, out = s.run(t, read, sh("cat /in/d/f /over/d/f; /in/run; (echo x > /in/x) 2>/dev/null || echo refused; echo y > /over/y; ls /over"))
-	if out[0] != "one\none\ntwo\nrefused\nd\nrun\ny\n" {
-		t.Errorf("reading: %q", out[0])
+	read := s.spec(sandbox.Mount{Kind: sandbox.ReadOnly, Volume: v, Target: "/in"})
+	look := sh("cat /in/d/f; /in/run; (cat /in/own || echo x > /in/x) 2>/dev/null || echo refused; stat -c '%u %a' /in /in/d /in/d/f /in/run")
+	for range 2 {
+		if _, out = s.run(t, read, look); out[0] != "one\ntwo\nrefused\n65534 755\n65534 755\n65534 644\n65534 755\n" {
+			t.Errorf("reading: %q", out[0])
+		}
 	}
 	dst := filepath.Join(t.TempDir(), "kept")
 	if err := v.Keep(dst); err != nil {
 		t.Fatal(err)
 	}
-	checkKept(t, dst, map[string]fs.FileMode{".": 0o755, "d": 0o755, "d/f": 0o444, "run": 0o555})
+	checkKept(t, dst, map[string]fs.FileMode{".": 0o755, "d": 0o755, "d/f": 0o444, "own": 0o444, "run": 0o555})
 	if err := v.Remove(); err != nil {
 		t.Errorf("remove what was kept: %v", err)
 	}
-	for _, line := range []string{"ln -s /etc/shadow /out/x", "mkfifo /out/x"} {
+	for _, line := range []string{"ln -s /etc/shadow /out/x", "mkfifo /out/x", "cd /out; i=0; while [ $i -le 128 ]; do mkdir x; cd x; i=$((i+1)); done"} {
 		v, err := s.engine.NewVolume(ctx, 1<<20)
 		if err != nil {
 			t.Fatal(err)
 		}
 		s.run(t, s.spec(sandbox.Mount{Kind: sandbox.Output, Volume: v, Target: "/out"}), sh(line))
+		_, out, err := s.try(ctx, s.spec(sandbox.Mount{Kind: sandbox.ReadOnly, Volume: v, Target: "/in"}), sh("stat -c %u /in/x"))
+		if err == nil && out[0] != "65534\n" || err != nil && !strings.Contains(err.Error(), "nested") {
+			t.Errorf("reading after %q: got %q, %v", line, out, err)
+		}
 		dst := filepath.Join(t.TempDir(), "kept")
 		if err := v.Keep(dst); err == nil {
 			t.Errorf("%q was kept", line)
