@@ -1,17 +1,16 @@
 package seal
 
 import (
-	"bytes"
 	"crypto/sha256"
-	"encoding"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/gowebpki/jcs"
@@ -25,20 +24,16 @@ const maxEncodeDepth = 500
 // slices and maps are written like empty ones. It is an error if v cannot be
 // written exactly: invalid UTF-8, an integer beyond ±(2^53-1), a duplicate key
 // in raw JSON, or a type that JSON lacks.
-func Canonical(v any) ([]byte, error) {
-	var b bytes.Buffer
-	if err := encode(&b, reflect.ValueOf(v), 0); err != nil {
+func Canonical(v any) ([]byte, error) { return AppendCanonical(nil, v) }
+
+// AppendCanonical appends the bytes that Canonical returns to b. On error it
+// returns nil; b's array may have been written to beyond its length.
+func AppendCanonical(b []byte, v any) ([]byte, error) {
+	e := encoder{buf: b}
+	if err := e.value(reflect.ValueOf(v), 0); err != nil {
 		return nil, fmt.Errorf("encode canonical JSON: %w", err)
 	}
-	// This pass refuses what came through raw JSON and MarshalJSON methods.
-	if err := check(b.Bytes(), nil, Limits{Bytes: math.MaxInt, Depth: maxEncodeDepth}); err != nil {
-		return nil, fmt.Errorf("encode canonical JSON: %w", err)
-	}
-	out, err := jcs.Transform(b.Bytes())
-	if err != nil {
-		return nil, fmt.Errorf("encode canonical JSON: %w", err)
-	}
-	return out, nil
+	return e.buf, nil
 }
 
 // SHA256Hex returns the SHA-256 of b as 64 lower-case hex digits.
@@ -60,92 +55,164 @@ func ValidDigest(s string) bool {
 	return true
 }
 
-// encode writes v as JSON, in no particular order of keys.
-func encode(b *bytes.Buffer, v reflect.Value, depth int) error {
+// encoder writes canonical JSON into buf. depth counts the arrays and objects
+// around the place where it is.
+type encoder struct {
+	buf   []byte
+	depth int
+}
+
+// value writes v, whose type is not known yet. depth counts pointers too.
+func (e *encoder) value(v reflect.Value, depth int) error {
+	if !v.IsValid() {
+		e.buf = append(e.buf, "null"...)
+		return nil
+	}
+	return e.planned(planOf(v.Type()), v, depth)
+}
+
+// planned writes v, which is of p's type.
+func (e *encoder) planned(p *plan, v reflect.Value, depth int) error {
 	if depth > maxEncodeDepth {
 		return fmt.Errorf("nested deeper than %d", maxEncodeDepth)
 	}
-	if !v.IsValid() {
-		b.WriteString("null")
+	kind := v.Kind()
+	if (kind == reflect.Pointer || kind == reflect.Interface) && v.IsNil() {
+		e.buf = append(e.buf, "null"...)
 		return nil
 	}
-	if k := v.Kind(); k == reflect.Pointer || k == reflect.Interface {
-		if v.IsNil() {
-			b.WriteString("null")
-			return nil
-		}
+	switch {
+	case p.byPointerMethod && v.CanAddr():
+		return e.marshal(v.Addr().Interface())
+	case p.byMethod:
+		return e.marshal(v.Interface())
 	}
-	if m, ok := selfEncoding(v); ok {
-		raw, err := json.Marshal(m)
-		if err != nil {
-			return err
-		}
-		b.Write(raw)
-		return nil
-	}
-	switch v.Kind() { //nolint:exhaustive // the other kinds have no JSON
-	case reflect.Pointer, reflect.Interface:
-		return encode(b, v.Elem(), depth+1)
+	switch kind { //nolint:exhaustive // the other kinds have no JSON
+	case reflect.Pointer:
+		return e.planned(p.elem, v.Elem(), depth+1)
+	case reflect.Interface:
+		return e.value(v.Elem(), depth+1)
 	case reflect.Struct:
-		return encodeStruct(b, v, depth)
+		return e.structure(p, v, depth)
 	case reflect.Map:
-		return encodeMap(b, v, depth)
+		return e.mapping(p, v, depth)
 	case reflect.Slice:
 		if v.Type().Elem().Kind() == reflect.Uint8 {
-			raw, err := json.Marshal(append([]byte{}, v.Bytes()...))
-			b.Write(raw)
-			return err
+			e.buf = append(e.buf, '"')
+			e.buf = base64.StdEncoding.AppendEncode(e.buf, v.Bytes())
+			e.buf = append(e.buf, '"')
+			return nil
 		}
-		return encodeList(b, v, depth)
+		return e.list(p, v, depth)
 	case reflect.Array:
-		return encodeList(b, v, depth)
+		return e.list(p, v, depth)
 	case reflect.String:
-		return encodeString(b, v.String())
+		return e.text(v.String())
 	case reflect.Bool:
-		b.WriteString(strconv.FormatBool(v.Bool()))
+		e.buf = strconv.AppendBool(e.buf, v.Bool())
 		return nil
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		b.WriteString(strconv.FormatInt(v.Int(), 10))
-		return nil
+		n := v.Int()
+		e.buf = strconv.AppendInt(e.buf, n, 10)
+		return e.exact(n >= -maxInteger && n <= maxInteger)
 	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		b.WriteString(strconv.FormatUint(v.Uint(), 10))
-		return nil
+		n := v.Uint()
+		e.buf = strconv.AppendUint(e.buf, n, 10)
+		return e.exact(n <= maxInteger)
 	case reflect.Float32, reflect.Float64:
-		raw, err := json.Marshal(v.Float())
-		b.Write(raw)
-		return err
+		return e.marshal(v.Float())
 	}
 	return fmt.Errorf("JSON has no %s", v.Type())
 }
 
-// selfEncoding returns the value that encoding/json would call a method of.
-func selfEncoding(v reflect.Value) (any, bool) {
-	if v.Kind() != reflect.Pointer && v.CanAddr() {
-		v = v.Addr()
+func (e *encoder) exact(ok bool) error {
+	if !ok {
+		return fail("an integer beyond ±(2^53-1)")
 	}
-	if !v.CanInterface() {
-		return nil, false
-	}
-	switch v.Interface().(type) {
-	case json.Marshaler, encoding.TextMarshaler:
-		return v.Interface(), true
-	}
-	return nil, false
+	return nil
 }
 
-func encodeString(b *bytes.Buffer, s string) error {
+// marshal writes what encoding/json makes of v, which may be anything.
+func (e *encoder) marshal(v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	s := scanner{data: text, depth: e.depth, maxDepth: maxEncodeDepth}
+	if err := s.text(anyPlan, reflect.Value{}); err != nil {
+		return err
+	}
+	if text, err = jcs.Transform(text); err != nil {
+		return err
+	}
+	e.buf = append(e.buf, text...)
+	return nil
+}
+
+func (e *encoder) enter(bracket byte) error {
+	if e.depth++; e.depth > maxEncodeDepth {
+		return fail("nested deeper than the limit of %d", maxEncodeDepth)
+	}
+	e.buf = append(e.buf, bracket)
+	return nil
+}
+
+func (e *encoder) leave(bracket byte) error {
+	e.depth--
+	e.buf = append(e.buf, bracket)
+	return nil
+}
+
+func (e *encoder) text(s string) error {
 	if !utf8.ValidString(s) {
 		return fmt.Errorf("a string is not valid UTF-8: %s", strconv.QuoteToASCII(s[:min(len(s), 64)]))
 	}
-	raw, err := json.Marshal(s)
-	b.Write(raw)
-	return err
+	e.buf = appendString(e.buf, s)
+	return nil
 }
 
-func encodeStruct(b *bytes.Buffer, v reflect.Value, depth int) error {
-	b.WriteByte('{')
-	first := true
-	for _, f := range fieldsOf(v.Type()) {
+// appendString appends s, which is valid UTF-8, as RFC 8785 spells it.
+func appendString(b []byte, s string) []byte {
+	b = append(b, '"')
+	done := 0
+	for i := range len(s) {
+		c := s[i]
+		if c >= 0x20 && c != '"' && c != '\\' {
+			continue
+		}
+		b = append(b, s[done:i]...)
+		done = i + 1
+		if at := strings.IndexByte("\"\\\b\f\n\r\t", c); at >= 0 {
+			b = append(b, '\\', `"\bfnrt`[at])
+		} else {
+			b = fmt.Appendf(b, `\u%04x`, c)
+		}
+	}
+	b = append(b, s[done:]...)
+	return append(b, '"')
+}
+
+// compareKeys orders keys, which are valid UTF-8, by their UTF-16 units. Bytes
+// order them alike but for characters that UTF-16 spells with surrogates (first
+// byte from 0xf0): these come before U+E000 to U+FFFF (first byte 0xee or 0xef).
+func compareKeys(a, b string) int {
+	i := 0
+	for i < len(a) && i < len(b) && a[i] == b[i] {
+		i++
+	}
+	if i < len(a) && i < len(b) && min(a[i], b[i]) >= 0xee && (a[i] < 0xf0) != (b[i] < 0xf0) {
+		return strings.Compare(b[i:], a[i:])
+	}
+	return strings.Compare(a[i:], b[i:])
+}
+
+func (e *encoder) structure(p *plan, v reflect.Value, depth int) error {
+	if err := e.enter('{'); err != nil {
+		return err
+	}
+	last := ""
+	for i := range p.fields {
+		f := &p.fields[i]
 		fv, err := v.FieldByIndexErr(f.index)
 		if err != nil { // inside a nil embedded pointer
 			continue
@@ -153,20 +220,19 @@ func encodeStruct(b *bytes.Buffer, v reflect.Value, depth int) error {
 		if f.omitEmpty && isEmpty(fv) || f.omitZero && fv.IsZero() {
 			continue
 		}
-		if !first {
-			b.WriteByte(',')
+		if last == f.key {
+			return within(f.name, fail("duplicate key"))
 		}
-		first = false
-		if err := encodeString(b, f.name); err != nil {
-			return err
+		if last != "" {
+			e.buf = append(e.buf, ',')
 		}
-		b.WriteByte(':')
-		if err := encode(b, fv, depth+1); err != nil {
-			return fmt.Errorf("%s: %w", f.name, err)
+		last = f.key
+		e.buf = append(e.buf, f.key...)
+		if err := e.planned(f.plan, fv, depth+1); err != nil {
+			return within(f.name, err)
 		}
 	}
-	b.WriteByte('}')
-	return nil
+	return e.leave('}')
 }
 
 // isEmpty is what encoding/json means by omitempty.
@@ -181,39 +247,41 @@ func isEmpty(v reflect.Value) bool {
 	}
 }
 
-func encodeMap(b *bytes.Buffer, v reflect.Value, depth int) error {
+func (e *encoder) mapping(p *plan, v reflect.Value, depth int) error {
 	if v.Type().Key().Kind() != reflect.String {
 		return errors.New("a map's keys must be strings")
 	}
+	if err := e.enter('{'); err != nil {
+		return err
+	}
 	keys := v.MapKeys()
-	slices.SortFunc(keys, func(x, y reflect.Value) int { return bytes.Compare([]byte(x.String()), []byte(y.String())) })
-	b.WriteByte('{')
+	slices.SortFunc(keys, func(x, y reflect.Value) int { return compareKeys(x.String(), y.String()) })
 	for i, k := range keys {
 		if i > 0 {
-			b.WriteByte(',')
+			e.buf = append(e.buf, ',')
 		}
-		if err := encodeString(b, k.String()); err != nil {
+		if err := e.text(k.String()); err != nil {
 			return err
 		}
-		b.WriteByte(':')
-		if err := encode(b, v.MapIndex(k), depth+1); err != nil {
-			return fmt.Errorf("%s: %w", k.String(), err)
+		e.buf = append(e.buf, ':')
+		if err := e.planned(p.elem, v.MapIndex(k), depth+1); err != nil {
+			return within(k.String(), err)
 		}
 	}
-	b.WriteByte('}')
-	return nil
+	return e.leave('}')
 }
 
-func encodeList(b *bytes.Buffer, v reflect.Value, depth int) error {
-	b.WriteByte('[')
+func (e *encoder) list(p *plan, v reflect.Value, depth int) error {
+	if err := e.enter('['); err != nil {
+		return err
+	}
 	for i := range v.Len() {
 		if i > 0 {
-			b.WriteByte(',')
+			e.buf = append(e.buf, ',')
 		}
-		if err := encode(b, v.Index(i), depth+1); err != nil {
-			return fmt.Errorf("%d: %w", i, err)
+		if err := e.planned(p.elem, v.Index(i), depth+1); err != nil {
+			return within(strconv.Itoa(i), err)
 		}
 	}
-	b.WriteByte(']')
-	return nil
+	return e.leave(']')
 }

@@ -1,11 +1,10 @@
 package seal
 
 import (
-	"encoding/json"
 	"fmt"
 	"reflect"
 	"strconv"
-	"unicode/utf8"
+	"strings"
 )
 
 // The limits of Decode where a Limits has zero.
@@ -29,6 +28,15 @@ type Limits struct {
 type DecodeError struct {
 	Pointer string
 	Reason  string
+}
+
+// within says that err, made by this package, came from the part of that name.
+func within(part string, err error) error {
+	if e, ok := err.(*DecodeError); ok { //nolint:errorlint // one that somebody wrapped is not ours to change
+		e.Pointer = "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(part) + e.Pointer
+		return e
+	}
+	return fmt.Errorf("%s: %w", part, err)
 }
 
 // Error returns the pointer, quoted, and the reason.
@@ -56,34 +64,14 @@ func Decode(data []byte, v any, lim Limits) error {
 	if lim.Depth == 0 {
 		lim.Depth = DefaultDepth
 	}
-	elem := target.Type().Elem()
-	if err := check(data, elem, lim); err != nil {
-		return err
-	}
-	fresh := reflect.New(elem)
-	if err := json.Unmarshal(data, fresh.Interface()); err != nil {
-		return &DecodeError{Reason: err.Error()}
-	}
-	target.Elem().Set(fresh.Elem())
-	return nil
-}
-
-// check walks data against t. A nil t accepts any value.
-func check(data []byte, t reflect.Type, lim Limits) error {
 	if len(data) > lim.Bytes {
-		return &DecodeError{Reason: fmt.Sprintf("%d bytes are more than the limit of %d", len(data), lim.Bytes)}
+		return fail("%d bytes are more than the limit of %d", len(data), lim.Bytes)
 	}
-	if !utf8.Valid(data) {
-		return &DecodeError{Reason: "not valid UTF-8"}
-	}
-	s := scanner{data: data, maxDepth: lim.Depth, shapes: map[reflect.Type]shape{}}
-	if err := s.value(t); err != nil {
+	fresh := reflect.New(target.Type().Elem()).Elem()
+	s := scanner{data: data, maxDepth: lim.Depth}
+	if err := s.text(planOf(fresh.Type()), fresh); err != nil {
 		return err
 	}
-	s.space()
-	if s.pos < len(s.data) {
-		s.path = nil
-		return s.fail("data after the JSON value")
-	}
+	target.Elem().Set(fresh)
 	return nil
 }

@@ -1,13 +1,18 @@
 package seal
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
+	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/gowebpki/jcs"
 )
 
 type inner struct {
@@ -124,6 +129,76 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
+// odd has fields that Decode checks and leaves to encoding/json.
+type odd struct {
+	*Part
+	Keys  map[int]string        `json:"keys"`
+	Time  time.Time             `json:"time"`
+	Self  own                   `json:"self"`
+	Deep  **string              `json:"deep"`
+	Names map[name][]own        `json:"names"`
+	Next  *odd                  `json:"next,omitempty"`
+	Free  *json.RawMessage      `json:"free,omitempty"`
+	Float *float32              `json:"float,omitempty"`
+	Each  map[string]*[2]string `json:"each,omitempty"`
+}
+
+type Part struct {
+	Part string `json:"part"`
+}
+
+type name string
+
+// own decodes itself from at most 7 bytes.
+type own struct{ text string }
+
+func (o *own) UnmarshalJSON(b []byte) error {
+	if len(b) > 7 {
+		return fmt.Errorf("%d bytes are too many", len(b))
+	}
+	o.text = string(b)
+	return nil
+}
+
+func TestDecodeLeavesToEncodingJSONWhatIsItsOwn(t *testing.T) {
+	in := `{"part":"p","keys":{"7":"x"},"time":"2026-05-04T03:02:01Z","self": [1, 2] ,"deep":"d","names":{"\u0061b":[1,{}]},
+		"free":null,"float":0.1,"each":{"x":["a","b"]},"next":{"part":"q","self":null}}`
+	text := "d"
+	pointer, float := &text, float32(0.1)
+	want := odd{
+		Part: &Part{"p"}, Keys: map[int]string{7: "x"}, Time: time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC), Self: own{"[1, 2]"},
+		Deep: &pointer, Names: map[name][]own{"ab": {{"1"}, {"{}"}}}, Float: &float, Each: map[string]*[2]string{"x": {"a", "b"}},
+		Next: &odd{Part: &Part{"q"}, Self: own{"null"}},
+	}
+	var got odd
+	if err := Decode([]byte(in), &got, Limits{}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(own{})); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for in, reason := range map[string]string{
+		`{"keys":{"x":"x"}}`:                     "cannot unmarshal number x into Go struct field odd.keys",
+		`{"keys":{"7":"x","7":"y"}}`:             "duplicate key",
+		`{"self":{"a":1,"a":2}}`:                 "duplicate key",
+		`{"self":"too long","part":1}`:           "a number where a string is due",
+		`{"self":"too long","part":"p"}`:         "10 bytes are too many",
+		`{"self":"too long","part":"p"} x`:       "data after the JSON value",
+		`{"names":{"a":[],"b":["too long"]}}`:    "10 bytes are too many",
+		`{"next":{"next":{"time":"yesterday"}}}`: "yesterday",
+		`{"next":{"next":{"Part":"p"}}}`:         "unknown key",
+	} {
+		got := odd{Deep: &pointer}
+		var de *DecodeError
+		if err := Decode([]byte(in), &got, Limits{}); !errors.As(err, &de) || !strings.Contains(de.Reason, reason) {
+			t.Errorf("Decode(%s): %v, want %q", in, err, reason)
+		}
+		if got.Deep != &pointer || got.Next != nil || got.Names != nil {
+			t.Errorf("Decode(%s) changed its target", in)
+		}
+	}
+}
+
 func TestDecodeHoldsItsLimits(t *testing.T) {
 	var v any
 	deep := func(n int) []byte { return []byte(strings.Repeat("[", n) + strings.Repeat("]", n)) }
@@ -181,6 +256,13 @@ func TestCanonicalWritesRFC8785(t *testing.T) {
 		{"omitted when empty", doc{base: base{Kind: "k"}, List: []inner{{}}}, `{"a":[0,0],"b":"","f":0,"kind":"k","list":[{"n":0,"on":false}],"name":"","u":0}`},
 		{"the largest integer", int64(maxInteger), "9007199254740991"},
 		{"nothing", nil, "null"},
+		{"bytes", [][]byte{{1}, nil}, `["AQ==",""]`},
+		{"methods of values and of pointers", []any{time.Unix(1, 0).UTC(), &struct{ L []loud }{[]loud{3}}, loud(3)}, `["1970-01-01T00:00:01Z",{"L":["LOUD"]},3]`},
+		{"floats", []any{1.0, 1e-7, float32(0.5)}, `[1,1e-7,0.5]`},
+		{"inside a nil embedded pointer", struct {
+			*Part
+			A int
+		}{A: 1}, `{"A":1}`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -190,6 +272,35 @@ func TestCanonicalWritesRFC8785(t *testing.T) {
 			}
 		})
 	}
+}
+
+type loud int
+
+func (l *loud) MarshalText() ([]byte, error) { return []byte("LOUD"), nil }
+
+// FuzzCanonical: any text is written, as a key and as a value, as jcs writes it.
+func FuzzCanonical(f *testing.F) {
+	f.Add("a", "b", int64(1))
+	f.Add("\u20ac\r\x01", "\U0001f600\"\\", int64(-maxInteger))
+	f.Add("\ufb33", "\U0001f600", int64(maxInteger))
+	f.Fuzz(func(t *testing.T, a, b string, n int64) {
+		v := map[string]any{a: b, b: n, a + b: []string{a, b}, "list": map[string]int64{a: n, "\ufb33" + b: n, "\U0001f600" + b: n}}
+		got, err := Canonical(v)
+		if !utf8.ValidString(a) || !utf8.ValidString(b) || n > maxInteger || n < -maxInteger {
+			if err == nil {
+				t.Fatalf("wrote %s", got)
+			}
+			return
+		}
+		text, err2 := json.Marshal(v)
+		if err != nil || err2 != nil {
+			t.Fatal(err, err2)
+		}
+		want, err := jcs.Transform(text)
+		if err != nil || string(got) != string(want) {
+			t.Fatalf("got  %s\nwant %s (%v)", got, want, err)
+		}
+	})
 }
 
 func TestCanonicalRefusesWhatItCannotWriteExactly(t *testing.T) {
@@ -228,8 +339,44 @@ func TestValidDigestAcceptsOnlyLowerHexOf64(t *testing.T) {
 	}
 }
 
-// FuzzDecode: accepted input has one canonical form, which decodes to the same
-// value; refused input leaves the target alone.
+// strict reads one value token by token. Its error is a duplicate key or a
+// number that a float64 does not hold exactly.
+func strict(dec *json.Decoder) error {
+	token, err := dec.Token()
+	if err != nil {
+		return err
+	}
+	keys := map[string]bool{}
+	switch token := token.(type) {
+	case json.Number:
+		n, err := token.Int64()
+		if f, _ := token.Float64(); math.Abs(f) > maxInteger || err == nil && int64(f) != n || token == "-0" {
+			return fmt.Errorf("number %s", token)
+		}
+	case json.Delim:
+		for dec.More() {
+			if token == '{' {
+				key, err := dec.Token()
+				if err != nil {
+					return err
+				}
+				if name := key.(string); keys[name] {
+					return fmt.Errorf("duplicate key %q", name)
+				}
+				keys[key.(string)] = true
+			}
+			if err := strict(dec); err != nil {
+				return err
+			}
+		}
+		_, err = dec.Token()
+	}
+	return err
+}
+
+// FuzzDecode: what is accepted is read as encoding/json reads it, breaks no rule
+// that encoding/json lacks, and has one canonical form, which decodes to the same
+// value and is what jcs makes of it; refused input leaves the target alone.
 func FuzzDecode(f *testing.F) {
 	for _, s := range []string{goodDoc, `{}`, `{"any":[1e5,-1.5,"\u0000",{}]}`, `{"list":[{"r":[1]}]}`, `{"f":1e20}`, `{"name":"\ud83d\ude00"}`, `{"name":"a","name":"b"}`} {
 		f.Add([]byte(s))
@@ -254,8 +401,22 @@ func FuzzDecode(f *testing.F) {
 		if err != nil || string(second) != string(first) {
 			t.Fatalf("canonical forms differ: %s and %s (%v)", first, second, err)
 		}
-		if !json.Valid(data) {
-			t.Fatalf("accepted %q, which is not JSON", data)
+		if fixed, err := jcs.Transform(first); err != nil || string(fixed) != string(first) {
+			t.Fatalf("canonical form %s, and of that %s (%v)", first, fixed, err)
+		}
+		var plain doc
+		dec := json.NewDecoder(bytes.NewReader(data))
+		dec.DisallowUnknownFields()
+		if err := dec.Decode(&plain); err != nil || !json.Valid(data) {
+			t.Fatalf("accepted %q, which encoding/json refuses: %v", data, err)
+		}
+		if diff := cmp.Diff(plain, v, cmp.AllowUnexported(doc{})); diff != "" {
+			t.Fatalf("%q is read differently (-encoding/json +Decode):\n%s", data, diff)
+		}
+		dec = json.NewDecoder(bytes.NewReader(data))
+		dec.UseNumber()
+		if err := strict(dec); err != nil {
+			t.Fatalf("accepted %q: %v", data, err)
 		}
 	})
 }

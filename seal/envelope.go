@@ -7,7 +7,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 )
 
@@ -64,29 +63,31 @@ func Sign(k *PrivateKey, payloadType string, payload []byte) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sign: %w", err)
 	}
-	out, err := write(base64.StdEncoding.EncodeToString(payload), payloadType,
-		signature{KeyID: k.public.id, Sig: base64.StdEncoding.EncodeToString(sig)})
+	end, err := tail(payloadType, signature{KeyID: k.public.id, Sig: base64.StdEncoding.EncodeToString(sig)})
 	if err != nil {
 		return nil, fmt.Errorf("sign: %w", err)
 	}
+	out := append(base64.StdEncoding.AppendEncode([]byte(head), payload), end...)
 	if len(out) > MaxEnvelope {
 		return nil, fmt.Errorf("sign: an envelope of %d bytes is more than the limit of %d", len(out), MaxEnvelope)
 	}
 	return out, nil
 }
 
-// write returns the one spelling of an envelope. Base64 needs no escapes, so that
-// only the small parts take the way through Canonical.
-func write(payload, payloadType string, sig signature) ([]byte, error) {
-	kind, err := Canonical(payloadType)
+// head is how an envelope begins, up to the payload in base64.
+const head = `{"payload":"`
+
+// tail returns how the one spelling of an envelope ends, after its payload.
+func tail(payloadType string, sig signature) ([]byte, error) {
+	b, err := AppendCanonical([]byte(`","payloadType":`), payloadType)
 	if err != nil {
 		return nil, err
 	}
-	sigs, err := Canonical([]signature{sig})
+	b, err = AppendCanonical(append(b, `,"signatures":`...), []signature{sig})
 	if err != nil {
 		return nil, err
 	}
-	return slices.Concat([]byte(`{"payload":"`), []byte(payload), []byte(`","payloadType":`), kind, []byte(`,"signatures":`), sigs, []byte(`}`)), nil
+	return append(b, '}'), nil
 }
 
 // Unverified is what an envelope says, before anybody checked who signed it.
@@ -116,17 +117,20 @@ func Peek(data []byte, payloadType string) (Unverified, error) {
 	if !ok || len(sig) == 0 {
 		return Unverified{}, fmt.Errorf("%w: the signature is not plain base64", ErrMalformed)
 	}
-	again, err := write(e.Payload, e.PayloadType, e.Signatures[0])
-	if err != nil || !bytes.Equal(again, data) {
+	end, err := tail(e.PayloadType, e.Signatures[0])
+	middle, begins := bytes.CutPrefix(data, []byte(head))
+	middle, ends := bytes.CutSuffix(middle, end)
+	if err != nil || !begins || !ends || string(middle) != e.Payload {
 		return Unverified{}, fmt.Errorf("%w: not canonical JSON", ErrMalformed)
 	}
 	return Unverified{Payload: payload, KeyID: e.Signatures[0].KeyID, sig: sig}, nil
 }
 
-// base64Exact decodes standard padded base64 that has no other spelling.
+// base64Exact decodes standard padded base64 that has no other spelling: without
+// line ends, which the decoder skips, and without bits that it would not use.
 func base64Exact(s string) ([]byte, bool) {
-	b, err := base64.StdEncoding.DecodeString(s)
-	return b, err == nil && base64.StdEncoding.EncodeToString(b) == s
+	b, err := base64.StdEncoding.Strict().DecodeString(s)
+	return b, err == nil && base64.StdEncoding.EncodedLen(len(b)) == len(s)
 }
 
 // Open verifies an envelope and returns its payload and the key that signed it,
@@ -144,11 +148,11 @@ func Open(data []byte, payloadType string, ring Keyring, role Role) ([]byte, Key
 			continue
 		}
 		candidates++
-		if !k.Public.verifies(pae, u.sig) {
+		if !verifies(k.parsed, pae, u.sig) {
 			continue
 		}
 		if k.Role == role {
-			return u.Payload, k, nil
+			return u.Payload, k.Key, nil
 		}
 		wrongRole = true
 	}

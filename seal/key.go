@@ -2,6 +2,7 @@ package seal
 
 import (
 	"bytes"
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
@@ -177,12 +178,17 @@ func (p PublicKey) DER() []byte { return []byte(p.spki) }
 // key in SSH wire format. It is empty for the zero key.
 func (p PublicKey) ID() string { return p.id }
 
-// verifies reports whether sig is the key's signature over message.
-func (p PublicKey) verifies(message, sig []byte) bool {
+// parsed returns the key as the standard library has it, or nil.
+func (p PublicKey) parsed() crypto.PublicKey {
 	key, err := x509.ParsePKIXPublicKey([]byte(p.spki))
 	if err != nil {
-		return false
+		return nil
 	}
+	return key
+}
+
+// verifies reports whether sig is the signature over message by a parsed key.
+func verifies(key crypto.PublicKey, message, sig []byte) bool {
 	switch k := key.(type) {
 	case *ecdsa.PublicKey:
 		sum := sha256.Sum256(message)

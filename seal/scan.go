@@ -1,35 +1,50 @@
 package seal
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"reflect"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
-// scanner is one strict pass over a JSON text that is known to be valid UTF-8.
-// path is the way from the root to the current value.
+// scanner is one strict pass over a JSON text.
+// It sets values as it goes; where it fails, what it set is thrown away. Its
+// errors are DecodeErrors whose pointers grow on the way out.
 type scanner struct {
 	data     []byte
 	pos      int
 	depth    int
 	maxDepth int
-	path     []string
-	shapes   map[reflect.Type]shape
+	refused  error // the first that encoding/json or a type's own method made
 }
 
-func (s *scanner) fail(format string, args ...any) error {
-	var p strings.Builder
-	for _, part := range s.path {
-		p.WriteByte('/')
-		p.WriteString(strings.NewReplacer("~", "~0", "/", "~1").Replace(part))
+func fail(format string, args ...any) error {
+	return &DecodeError{Reason: fmt.Sprintf(format, args...)}
+}
+
+// text reads the whole text, which must fit p, into dst; into nothing if dst is
+// invalid.
+func (s *scanner) text(p *plan, dst reflect.Value) error {
+	if !utf8.Valid(s.data) {
+		return fail("not valid UTF-8")
 	}
-	return &DecodeError{Pointer: p.String(), Reason: fmt.Sprintf(format, args...)}
+	if err := s.value(p, dst); err != nil {
+		return err
+	}
+	s.space()
+	if s.pos < len(s.data) {
+		return fail("data after the JSON value")
+	}
+	if s.refused != nil {
+		whole := json.Unmarshal(s.data, reflect.New(p.typ).Interface()) // says in which field
+		return fail("%v", cmp.Or(whole, s.refused))
+	}
+	return nil
 }
-
-func (s *scanner) push(part string) { s.path = append(s.path, part) }
-func (s *scanner) pop()             { s.path = s.path[:len(s.path)-1] }
 
 func (s *scanner) space() {
 	for s.pos < len(s.data) {
@@ -51,102 +66,201 @@ func (s *scanner) peek() byte {
 	return s.data[s.pos]
 }
 
-// value reads one value that must fit t; nil fits every value.
-func (s *scanner) value(t reflect.Type) error {
-	sh := s.shapeOf(t)
+// value reads one value that must fit p into dst; into nothing if dst is invalid.
+func (s *scanner) value(p *plan, dst reflect.Value) error {
+	if end := p.pointed(); end != p || !end.direct {
+		return s.indirect(p, end, dst)
+	}
+	return s.fitting(p, dst)
+}
+
+// indirect reads a value that is behind pointers, of which end is the end, or
+// left to encoding/json.
+func (s *scanner) indirect(p, end *plan, dst reflect.Value) error {
+	if end.direct {
+		for ; p != end && dst.IsValid(); p = p.elem {
+			dst.Set(reflect.New(p.elem.typ))
+			dst = dst.Elem()
+		}
+		return s.fitting(end, dst)
+	}
+	s.space()
+	start := s.pos
+	if err := s.fitting(end, reflect.Value{}); err != nil {
+		return err
+	}
+	if dst.IsValid() && s.refused == nil {
+		s.refused = json.Unmarshal(s.data[start:s.pos], dst.Addr().Interface())
+	}
+	return nil
+}
+
+// fitting reads one value of p's shape. p is not the plan of a pointer.
+func (s *scanner) fitting(p *plan, dst reflect.Value) error {
 	switch c := s.peek(); {
 	case c == '{':
-		if sh.kind != anyShape && sh.kind != structShape && sh.kind != mapShape {
-			return s.fail("an object where %s is due", sh.kind)
+		if p.shape != anyShape && p.shape != structShape && p.shape != mapShape {
+			return fail("an object where %s is due", p.shape)
 		}
-		return s.object(sh)
+		return s.object(p, dst)
 	case c == '[':
-		if sh.kind != anyShape && sh.kind != listShape {
-			return s.fail("an array where %s is due", sh.kind)
+		if p.shape != anyShape && p.shape != listShape {
+			return fail("an array where %s is due", p.shape)
 		}
-		return s.array(sh)
+		return s.array(p, dst)
 	case c == '"':
-		if sh.kind != anyShape && sh.kind != stringShape {
-			return s.fail("a string where %s is due", sh.kind)
+		if p.shape != anyShape && p.shape != stringShape {
+			return fail("a string where %s is due", p.shape)
 		}
-		_, err := s.str()
+		text, err := s.str()
+		if err == nil && dst.IsValid() {
+			dst.SetString(string(text))
+		}
 		return err
 	case c == '-' || c >= '0' && c <= '9':
-		return s.number(sh)
+		return s.number(p, dst)
 	case c == 't' || c == 'f' || c == 'n':
-		return s.word(sh)
+		return s.word(p, dst)
 	case s.pos == len(s.data):
-		return s.fail("the text ends where a value is due")
+		return fail("the text ends where a value is due")
 	default:
-		return s.fail("unexpected character %q", rune(c))
+		return fail("unexpected character %q", rune(c))
 	}
 }
 
 func (s *scanner) enter() error {
 	if s.depth++; s.depth > s.maxDepth {
-		return s.fail("nested deeper than the limit of %d", s.maxDepth)
+		return fail("nested deeper than the limit of %d", s.maxDepth)
 	}
 	s.pos++
 	return nil
 }
 
-func (s *scanner) object(sh shape) error {
+func (s *scanner) leave() {
+	s.pos++
+	s.depth--
+}
+
+func (s *scanner) object(p *plan, dst reflect.Value) error {
 	if err := s.enter(); err != nil {
 		return err
 	}
-	seen := map[string]bool{}
+	m := members{plan: p, dst: dst}
+	if p.shape == mapShape && dst.IsValid() {
+		dst.Set(reflect.MakeMap(p.typ))
+	}
 	for first := true; ; first = false {
 		c := s.peek()
-		if c == '}' && first {
+		if c == '}' {
 			break
 		}
 		if !first {
-			if c == '}' {
-				break
-			}
 			if c != ',' {
-				return s.fail("a comma or } is due in an object")
+				return fail("a comma or } is due in an object")
 			}
 			s.pos++
 			c = s.peek()
 		}
 		if c != '"' {
-			return s.fail("a key is due in an object")
+			return fail("a key is due in an object")
 		}
 		key, err := s.str()
 		if err != nil {
 			return err
 		}
-		s.push(key)
-		if seen[key] {
-			return s.fail("duplicate key")
+		if err := s.member(&m, key); err != nil {
+			return within(string(key), err)
 		}
-		seen[key] = true
-		elem := sh.elem
-		if sh.kind == structShape {
-			field, ok := sh.fields[key]
-			if !ok {
-				return s.fail("unknown key")
-			}
-			elem = field
-		}
-		if s.peek() != ':' {
-			return s.fail("a colon is due after a key")
-		}
-		s.pos++
-		if err := s.value(elem); err != nil {
-			return err
-		}
-		s.pop()
 	}
-	s.pos++
-	s.depth--
+	s.leave()
 	return nil
 }
 
-func (s *scanner) array(sh shape) error {
+// members is what is known of an object while it is read.
+type members struct {
+	plan *plan
+	dst  reflect.Value
+	next int             // of a struct: the field that follows the last one
+	had  []bool          // of a struct: the fields that were there
+	seen map[string]bool // of all others: the keys
+}
+
+// member reads what follows a key.
+func (s *scanner) member(m *members, key []byte) error {
+	if m.plan.shape == structShape {
+		f, err := m.field(key)
+		if err != nil {
+			return err
+		}
+		if err := s.colon(); err != nil {
+			return err
+		}
+		if !m.dst.IsValid() {
+			return s.value(f.plan, reflect.Value{})
+		}
+		return s.value(f.plan, m.dst.FieldByIndex(f.index))
+	}
+	if m.seen[string(key)] {
+		return fail("duplicate key")
+	}
+	if m.seen == nil {
+		m.seen = map[string]bool{}
+	}
+	m.seen[string(key)] = true
+	if err := s.colon(); err != nil {
+		return err
+	}
+	if m.plan.shape != mapShape {
+		return s.value(anyPlan, reflect.Value{})
+	}
+	if !m.dst.IsValid() {
+		return s.value(m.plan.elem, reflect.Value{})
+	}
+	elem := reflect.New(m.plan.elem.typ).Elem()
+	if err := s.value(m.plan.elem, elem); err != nil {
+		return err
+	}
+	m.dst.SetMapIndex(reflect.ValueOf(string(key)).Convert(m.plan.typ.Key()), elem)
+	return nil
+}
+
+// field finds the field of a key, which in canonical JSON is mostly the next.
+func (m *members) field(key []byte) (*field, error) {
+	fields := m.plan.fields
+	i := m.next
+	if i >= len(fields) || fields[i].name != string(key) {
+		var ok bool
+		if i, ok = m.plan.named[string(key)]; !ok {
+			return nil, fail("unknown key")
+		}
+	}
+	if m.had == nil {
+		m.had = make([]bool, len(fields))
+	}
+	if m.had[i] {
+		return nil, fail("duplicate key")
+	}
+	m.had[i] = true
+	m.next = i + 1
+	return &fields[i], nil
+}
+
+func (s *scanner) colon() error {
+	if s.peek() != ':' {
+		return fail("a colon is due after a key")
+	}
+	s.pos++
+	return nil
+}
+
+func (s *scanner) array(p *plan, dst reflect.Value) error {
 	if err := s.enter(); err != nil {
 		return err
+	}
+	elem, slice := anyPlan, false
+	if p.shape == listShape {
+		elem = p.elem
+		slice = dst.IsValid() && p.length < 0
 	}
 	n := 0
 	for ; ; n++ {
@@ -156,26 +270,34 @@ func (s *scanner) array(sh shape) error {
 		}
 		if n > 0 {
 			if c != ',' {
-				return s.fail("a comma or ] is due in an array")
+				return fail("a comma or ] is due in an array")
 			}
 			s.pos++
 		}
-		s.push(strconv.Itoa(n))
-		if err := s.value(sh.elem); err != nil {
-			return err
+		var to reflect.Value
+		if slice {
+			dst.Grow(1)
+			dst.SetLen(n + 1)
 		}
-		s.pop()
+		if dst.IsValid() && n < dst.Len() {
+			to = dst.Index(n)
+		}
+		if err := s.value(elem, to); err != nil {
+			return within(strconv.Itoa(n), err)
+		}
 	}
-	if sh.length >= 0 && n != sh.length {
-		return s.fail("%d elements where %d are due", n, sh.length)
+	if p.shape == listShape && p.length >= 0 && n != p.length {
+		return fail("%d elements where %d are due", n, p.length)
 	}
-	s.pos++
-	s.depth--
+	if slice && n == 0 {
+		dst.Set(reflect.MakeSlice(p.typ, 0, 0))
+	}
+	s.leave()
 	return nil
 }
 
 // str reads a string and returns it unescaped.
-func (s *scanner) str() (string, error) {
+func (s *scanner) str() ([]byte, error) {
 	start := s.pos
 	s.pos++
 	escaped := false
@@ -185,43 +307,43 @@ func (s *scanner) str() (string, error) {
 			s.pos++
 			text := s.data[start:s.pos]
 			if !escaped {
-				return string(text[1 : len(text)-1]), nil
+				return text[1 : len(text)-1], nil
 			}
 			var out string
 			if err := json.Unmarshal(text, &out); err != nil {
-				return "", s.fail("bad string: %v", err)
+				return nil, fail("bad string: %v", err)
 			}
-			return out, nil
+			return []byte(out), nil
 		case c < 0x20:
-			return "", s.fail("a control character in a string")
+			return nil, fail("a control character in a string")
 		case c == '\\':
 			escaped = true
 			if err := s.escape(); err != nil {
-				return "", err
+				return nil, err
 			}
 		default:
 			s.pos++
 		}
 	}
-	return "", s.fail("the text ends inside a string")
+	return nil, fail("the text ends inside a string")
 }
 
 // escape reads one escape sequence; both halves of a surrogate pair are one.
 func (s *scanner) escape() error {
 	rest := s.data[s.pos:]
 	if len(rest) < 2 {
-		return s.fail("the text ends inside a string")
+		return fail("the text ends inside a string")
 	}
 	if rest[1] != 'u' {
 		if !strings.ContainsRune(`"\/bfnrt`, rune(rest[1])) {
-			return s.fail("unknown escape sequence")
+			return fail("unknown escape sequence")
 		}
 		s.pos += 2
 		return nil
 	}
 	unit, ok := hexUnit(rest)
 	if !ok {
-		return s.fail("bad \\u escape sequence")
+		return fail("bad \\u escape sequence")
 	}
 	s.pos += 6
 	if unit < 0xd800 || unit > 0xdfff {
@@ -229,7 +351,7 @@ func (s *scanner) escape() error {
 	}
 	low, ok := hexUnit(rest[6:])
 	if unit > 0xdbff || !ok || low < 0xdc00 || low > 0xdfff {
-		return s.fail("half a surrogate pair")
+		return fail("half a surrogate pair")
 	}
 	s.pos += 6
 	return nil
@@ -261,7 +383,7 @@ func (s *scanner) at(set string) bool {
 	return s.pos < len(s.data) && strings.IndexByte(set, s.data[s.pos]) >= 0
 }
 
-func (s *scanner) number(sh shape) error {
+func (s *scanner) number(p *plan, dst reflect.Value) error {
 	start := s.pos
 	if s.at("-") {
 		s.pos++
@@ -269,14 +391,14 @@ func (s *scanner) number(sh shape) error {
 	if s.at("0") {
 		s.pos++
 	} else if !s.digits() {
-		return s.fail("bad number")
+		return fail("bad number")
 	}
 	integer := true
 	if s.at(".") {
 		integer = false
 		s.pos++
 		if !s.digits() {
-			return s.fail("bad number")
+			return fail("bad number")
 		}
 	}
 	if s.at("eE") {
@@ -286,52 +408,62 @@ func (s *scanner) number(sh shape) error {
 			s.pos++
 		}
 		if !s.digits() {
-			return s.fail("bad number")
+			return fail("bad number")
 		}
 	}
-	text := string(s.data[start:s.pos])
-	switch sh.kind {
+	text := s.data[start:s.pos]
+	switch p.shape {
 	case anyShape, floatShape:
 		if !integer {
-			if f, err := strconv.ParseFloat(text, 64); err != nil || f > maxInteger || f < -maxInteger {
-				return s.fail("a number beyond ±(2^53-1)")
+			if f, err := strconv.ParseFloat(string(text), 64); err != nil || f > maxInteger || f < -maxInteger {
+				return fail("a number beyond ±(2^53-1)")
 			}
 			return nil
 		}
 	case intShape:
 		if !integer {
-			return s.fail("a number with a fraction or exponent where an integer is due")
+			return fail("a number with a fraction or exponent where an integer is due")
 		}
 	case structShape, mapShape, listShape, stringShape, boolShape:
-		return s.fail("a number where %s is due", sh.kind)
+		return fail("a number where %s is due", p.shape)
 	}
-	n, err := strconv.ParseInt(text, 10, 64)
+	n, err := strconv.ParseInt(string(text), 10, 64)
 	if err != nil || n > maxInteger || n < -maxInteger {
-		return s.fail("an integer beyond ±(2^53-1)")
+		return fail("an integer beyond ±(2^53-1)")
 	}
-	if text == "-0" {
-		return s.fail("a negative zero")
+	if string(text) == "-0" {
+		return fail("a negative zero")
 	}
-	if sh.kind == intShape && (n < sh.min || n > sh.max) {
-		return s.fail("an integer outside %d to %d", sh.min, sh.max)
+	if p.shape == intShape && (n < p.min || n > p.max) {
+		return fail("an integer outside %d to %d", p.min, p.max)
+	}
+	switch {
+	case !dst.IsValid():
+	case dst.CanInt():
+		dst.SetInt(n)
+	default:
+		dst.SetUint(uint64(n))
 	}
 	return nil
 }
 
-func (s *scanner) word(sh shape) error {
+func (s *scanner) word(p *plan, dst reflect.Value) error {
 	for _, w := range []string{"true", "false", "null"} {
-		if !strings.HasPrefix(string(s.data[s.pos:min(len(s.data), s.pos+len(w))]), w) {
+		if !bytes.HasPrefix(s.data[s.pos:], []byte(w)) {
 			continue
 		}
 		s.pos += len(w)
 		switch {
-		case sh.kind == anyShape, sh.kind == boolShape && w != "null":
+		case p.shape == anyShape, p.shape == boolShape && w != "null":
+			if dst.IsValid() {
+				dst.SetBool(w == "true")
+			}
 			return nil
 		case w == "null":
-			return s.fail("null where %s is due", sh.kind)
+			return fail("null where %s is due", p.shape)
 		default:
-			return s.fail("%s where %s is due", w, sh.kind)
+			return fail("%s where %s is due", w, p.shape)
 		}
 	}
-	return s.fail("unexpected word")
+	return fail("unexpected word")
 }
