@@ -43,6 +43,9 @@ func prepareGo(ctx context.Context, r *run) error {
 		if chosen.Problem == gocheck.BadModFile && module.TooNew(r.tools.chain.Version) {
 			return r.tooOld(module)
 		}
+		if chosen.Problem == gocheck.OverBound {
+			return r.overBound(chosen.Error())
+		}
 		r.incident("nothing_to_check", receipt.MakesFailed, chosen.Error())
 		return errConcluded
 	}
@@ -68,8 +71,17 @@ func prepareGo(ctx context.Context, r *run) error {
 	if err != nil {
 		return err
 	}
+	if len(discovery.Unread) > 0 {
+		return r.overBound(fmt.Sprintf("read the imports of %q: they are not within %d bytes", discovery.Unread[0], gocheck.MaxSourceBytes))
+	}
 	r.source.discovery = discovery
 	return r.dependencies(ctx, tree)
+}
+
+// overBound concludes: a file of the tree is larger than the lane reads.
+func (r *run) overBound(detail string) error {
+	r.incident("file_over_bound", receipt.MakesIndeterminate, detail)
+	return errConcluded
 }
 
 // tooOld concludes: the module wants a newer Go than the lane has.
@@ -98,7 +110,10 @@ func (r *run) dependencies(ctx context.Context, tree fs.FS) error {
 		return err
 	}
 	goSum, err := gocheck.ReadFile(tree, path.Join(r.source.module.Dir, "go.sum"), 16<<20)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case gocheck.TooLarge(err):
+		return r.overBound(err.Error())
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
 	set, err := r.tools.modules.Fetch(ctx, goMod, goSum)

@@ -77,7 +77,9 @@ type testRun struct {
 	tallies  []*gocheck.Tally
 }
 
+// sink closes the tally of the program before, whose output is complete.
 func (t *testRun) sink(i int) (io.Writer, io.Writer) {
+	t.closeLast()
 	tally := gocheck.NewTally(&t.room)
 	if test := t.planted[t.binaries[i].ImportPath]; test != "" {
 		tally = gocheck.NewControlTally(test)
@@ -86,12 +88,16 @@ func (t *testRun) sink(i int) (io.Writer, io.Writer) {
 	return tally, nil
 }
 
+func (t *testRun) closeLast() {
+	if n := len(t.tallies); n > 0 {
+		t.tallies[n-1].Close()
+	}
+}
+
 // runs pairs each package with its binary's end and report. A binary that a
 // limit kept from its end, or from starting, is cut.
 func (t *testRun) runs(x *execution) []gocheck.PackageRun {
-	for _, tally := range t.tallies {
-		tally.Close()
-	}
+	t.closeLast()
 	runs := make([]gocheck.PackageRun, len(x.programs))
 	for i := range x.programs {
 		end := x.end(i)

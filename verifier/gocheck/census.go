@@ -28,6 +28,9 @@ type Discovery struct {
 	// Incomplete lists files that could not be counted because they are over a
 	// bound; a test check with any is indeterminate (census_incomplete).
 	Incomplete []string
+	// Unread lists those of which not even the imports could be read, so that
+	// nothing at all is known of the package.
+	Unread []string
 }
 
 // Package is one package of a check.
@@ -109,6 +112,8 @@ func Census(tree fs.FS, m Module, params Params, ctx BuildContext) (Discovery, [
 	if len(c.over) > 0 {
 		c.found.Incomplete = sortedKeys(c.over)
 	}
+	slices.Sort(c.found.Unread)
+	c.found.Unread = slices.Compact(c.found.Unread)
 	return c.found, boundFindings(c.notes.Findings), nil
 }
 
@@ -161,12 +166,12 @@ func (c *census) goBuild(ctx BuildContext, tags []string) *build.Context {
 			if err != nil {
 				return nil, err
 			}
-			return &cappedFile{File: f, left: MaxSourceBytes, over: func() { c.over[rel(p)] = true }}, nil
+			return &cappedFile{File: f, left: MaxSourceBytes, over: func() { c.found.Unread = append(c.found.Unread, rel(p)) }}, nil
 		},
 	}
 }
 
-// cappedFile fails, and calls over, once more than its bound was read.
+// cappedFile fails once more than its bound was read, and calls over.
 type cappedFile struct {
 	fs.File
 	left int64
@@ -224,7 +229,7 @@ type census struct {
 	context  *build.Context
 	platform string
 	seen     map[string]bool // folders looked at
-	over     map[string]bool // files over MaxSourceBytes
+	over     map[string]bool // test files over MaxSourceBytes
 	found    Discovery
 	notes    Notes
 }

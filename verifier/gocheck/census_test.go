@@ -242,7 +242,7 @@ func TestCensusSaysWhichFilesAreOverItsBound(t *testing.T) {
 	}
 	comment := "//" + strings.Repeat("x", MaxSourceBytes) + "\npackage p\n"
 	l = newLab(t, testenv.Tree(t, "-- go.mod --\nmodule m\n-- p.go --\n"+comment), Params{})
-	if diff := cmp.Diff([]string{"p.go"}, l.discovery.Incomplete); diff != "" {
+	if diff := cmp.Diff([]string{"p.go"}, l.discovery.Unread); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -107,6 +107,11 @@ func TestJudgeTestsIsUnsureOfWhatIsOverABound(t *testing.T) {
 	if j.Judgement != receipt.Inconclusive || reasonCodes(j) != "census_incomplete" {
 		t.Errorf("got %+v", j)
 	}
+	d.Packages[0].Tests = nil // they are all in the file that was not read
+	if j := JudgeTests(d, []PackageRun{ran("a", 0, good...)}); j.Judgement != receipt.Inconclusive || reasonCodes(j) != "census_incomplete" {
+		t.Errorf("no test but in the file over the bound: %q %v", j.Judgement, j.Reasons)
+	}
+	d.Packages[0] = declares("a", "TestA")
 	tally := NewTally(&Room{})
 	for i := range MaxTests + 1 {
 		_, _ = fmt.Fprintf(tally, "\x16=== RUN   TestA/%d\n\x16--- PASS: TestA/%d (0.00s)\n", i, i)
@@ -255,6 +260,7 @@ func TestCompareRunsCountsSubtestsWhoseNamesVary(t *testing.T) {
 		"slash in a name":  {results("T passed", "T/a/b passed", "T/a/b/1 passed"), results("T passed", "T/a/b passed", "T/a/b/2 passed"), true, []string{"T/a/b"}},
 		"another test":     {results("T passed"), results("U passed"), false, nil},
 		"neighbours stay":  {results("T passed", "T/1 passed", "T# passed", "TA passed", "TA/x failed"), results("T passed", "T/2 passed", "T# passed", "TA passed", "TA/x passed"), false, []string{"T"}},
+		"prefixes":         {results("T passed", "T#1 passed", "T#1/a passed", "T/a passed", "Ta passed"), results("T passed", "T#1 passed", "T#1/b passed", "T/b passed", "Ta passed"), true, []string{"T", "T#1"}},
 		"outcome below":    {results("T passed", "T/x passed"), results("T passed", "T/x skipped"), false, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -319,6 +325,21 @@ func TestPlantedNamesAreRandomAndOfTheRightPackage(t *testing.T) {
 	}
 	if _, err := PlantTest(d, strings.NewReader("short")); err == nil {
 		t.Error("planted without randomness")
+	}
+}
+
+func TestTalliesOfOneExecutionKeepAFewFailures(t *testing.T) {
+	room, kept := &Room{}, 0
+	for range 3 {
+		tally := NewTally(room)
+		for i := range maxFailures - 1 {
+			_, _ = fmt.Fprintf(tally, "\x16=== RUN   T%d\n\x16--- FAIL: T%d (0.00s)\n", i, i)
+		}
+		tally.Close()
+		kept += len(tally.Failures())
+	}
+	if kept != maxFailures {
+		t.Errorf("kept %d, want %d", kept, maxFailures)
 	}
 }
 

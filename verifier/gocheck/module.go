@@ -69,6 +69,7 @@ const (
 	SeveralModules
 	NotAModule // the named folder has no go.mod
 	BadModFile // go.mod or go.work does not parse; plain go fails on it too
+	OverBound  // go.mod or go.work is larger than what is read; plain go may take it
 )
 
 // ModuleError is the error of FindModule. Modules lists the folders of the
@@ -88,7 +89,7 @@ func (e *ModuleError) Error() string {
 		return fmt.Sprintf("find a Go module: there are several, and none in the tree's own folder: %s", strings.Join(e.Modules, ", "))
 	case NotAModule:
 		return fmt.Sprintf("find a Go module in %q: there is no go.mod", e.Dir)
-	case BadModFile:
+	case BadModFile, OverBound:
 		return fmt.Sprintf("read module in %q: %v", e.Dir, e.Err)
 	}
 	return "find a Go module"
@@ -211,9 +212,7 @@ func chooseModule(tree fs.FS, all []string, dir string) (string, error) {
 func readModule(tree fs.FS, dir string, notes *Notes) (Module, error) {
 	m := Module{Dir: dir}
 	file := path.Join(dir, "go.mod")
-	bad := func(err error) (Module, error) {
-		return m, &ModuleError{Problem: BadModFile, Dir: dir, Err: err}
-	}
+	bad := func(err error) (Module, error) { return m, badModFile(dir, err) }
 	data, err := ReadFile(tree, file, MaxModFileBytes)
 	if err != nil {
 		return bad(err)
@@ -248,6 +247,15 @@ func readModule(tree fs.FS, dir string, notes *Notes) (Module, error) {
 	}
 	m.vendor(tree, dir, notes)
 	return m, nil
+}
+
+// badModFile is the error of a go.mod or go.work in dir. A file over our own
+// bound is not the module's fault.
+func badModFile(dir string, err error) *ModuleError {
+	if TooLarge(err) {
+		return &ModuleError{Problem: OverBound, Dir: dir, Err: err}
+	}
+	return &ModuleError{Problem: BadModFile, Dir: dir, Err: err}
 }
 
 func (m *Module) vendor(tree fs.FS, dir string, notes *Notes) {
@@ -307,11 +315,11 @@ func inTree(tree fs.FS, dir, target string) bool {
 func readWork(tree fs.FS, m *Module, notes *Notes) error {
 	data, err := ReadFile(tree, m.Work, MaxModFileBytes)
 	if err != nil {
-		return &ModuleError{Problem: BadModFile, Dir: path.Dir(m.Work), Err: err}
+		return badModFile(path.Dir(m.Work), err)
 	}
 	f, err := modfile.ParseWork(m.Work, data, nil)
 	if err != nil {
-		return &ModuleError{Problem: BadModFile, Dir: path.Dir(m.Work), Err: err}
+		return badModFile(path.Dir(m.Work), err)
 	}
 	dir := path.Dir(m.Work)
 	notes.find("go_work_used", m.Work, "the check declares go_work")
@@ -332,7 +340,7 @@ func readWork(tree fs.FS, m *Module, notes *Notes) error {
 	return nil
 }
 
-// ReadFile reads a regular file of at most limit bytes.
+// ReadFile reads a regular file of at most limit bytes; see TooLarge.
 func ReadFile(tree fs.FS, name string, limit int64) (data []byte, err error) {
 	f, err := tree.Open(name)
 	if err != nil {
@@ -356,5 +364,8 @@ func ReadFile(tree fs.FS, name string, limit int64) (data []byte, err error) {
 	return data, nil
 }
 
-// errTooLarge says that a file is over its bound.
+// TooLarge reports whether ReadFile gave err because a file is over its bound,
+// which is our own: nothing follows from it but that the check cannot be judged.
+func TooLarge(err error) bool { return errors.Is(err, errTooLarge) }
+
 var errTooLarge = errors.New("it is over the bound")

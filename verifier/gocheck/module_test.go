@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -32,6 +33,18 @@ func codes(findings []receipt.Finding) map[string]string {
 	return all
 }
 
+func TestAGoWorkOverItsBoundIsNotTheModulesFault(t *testing.T) {
+	work := "go 1.24\n\nuse .\n//" + strings.Repeat("x", MaxModFileBytes) + "\n"
+	root := rootFS(t, testenv.Tree(t, "-- go.mod --\nmodule example.test/m\n-- go.work --\n"+work))
+	_, _, err := FindModule(root.FS(), Selection{GoWork: true})
+	if e, ok := errors.AsType[*ModuleError](err); !ok || e.Problem != OverBound || !TooLarge(err) {
+		t.Errorf("declared: %v", err)
+	}
+	if _, _, err := FindModule(root.FS(), Selection{}); err != nil {
+		t.Errorf("not declared: %v", err)
+	}
+}
+
 func TestFindModuleChoosesByTheDefaultRules(t *testing.T) {
 	const mod = "module example.test/m\n\ngo 1.24\n"
 	for name, c := range map[string]struct {
@@ -54,7 +67,7 @@ func TestFindModuleChoosesByTheDefaultRules(t *testing.T) {
 		"a folder named so":    {"-- go.mod/x --\n", "", "", NoModule},
 		"no module line":       {"-- go.mod --\ngo 1.24\n", "", ".", BadModFile},
 		"unknown directive":    {"-- go.mod --\n" + mod + "turbo on\n", "", ".", BadModFile},
-		"too large":            {"-- go.mod --\n" + mod + "//" + string(make([]byte, MaxModFileBytes)) + "\n", "", ".", BadModFile},
+		"too large":            {"-- go.mod --\n" + mod + "//" + string(make([]byte, MaxModFileBytes)) + "\n", "", ".", OverBound},
 		"found under a vendor": {"-- vendor/a/go.mod --\n" + mod, "", "", NoModule},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,7 +1,6 @@
 package gocheck
 
 import (
-	"errors"
 	"fmt"
 	"go/ast"
 	"go/doc"
@@ -28,7 +27,7 @@ func (c *census) testFile(p *Package, name string, external bool) {
 	file := path.Join(p.Dir, name)
 	src, err := ReadFile(c.tree, file, MaxSourceBytes)
 	if err != nil {
-		if errors.Is(err, errTooLarge) {
+		if TooLarge(err) {
 			c.over[file] = true
 		}
 		p.problem(err)
