@@ -1,6 +1,9 @@
 package receipt
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"strings"
 
 	"striatum/seal"
@@ -44,11 +47,46 @@ type descriptor struct {
 // sealOf returns the seal of r, whatever its SealDigest.
 func sealOf(r Receipt) (string, error) {
 	r.SealDigest = ""
-	body, err := seal.Canonical(r)
+	body, err := seal.Canonical(&r)
 	if err != nil {
 		return "", err
 	}
 	return seal.SHA256Hex(body), nil
+}
+
+// sealWithin returns the seal of the receipt that body is the canonical JSON of,
+// with the digest as its seal_digest. No other field of a receipt has that name,
+// and in a string its quotes would be escaped, so the cut leaves the body
+// without its seal_digest.
+func sealWithin(body []byte, digest string) (sealDigest string, found bool) {
+	before, after, found := bytes.Cut(body, []byte(`,"seal_digest":"`+digest+`"`))
+	h := sha256.New()
+	h.Write(before)
+	h.Write(after)
+	return hex.EncodeToString(h.Sum(nil)), found && seal.ValidDigest(digest)
+}
+
+// opens is how each statement begins in canonical JSON; what follows is its
+// receipt, as "annotations".
+const opens = `{"_type":"` + statementType + `","predicate":{"configuration":[{`
+
+// isStatement reports whether payload is the statement of r in canonical JSON.
+// body is r in canonical JSON.
+func isStatement(payload []byte, r *Receipt, body []byte) bool {
+	s := statementOf(r)
+	s.Predicate.Configuration[0].Annotations = nil
+	around, err := seal.AppendCanonical(make([]byte, 0, len(payload)), s)
+	if err != nil {
+		return false
+	}
+	after, ok := bytes.CutPrefix(around, []byte(opens))
+	for _, part := range [][]byte{[]byte(opens + `"annotations":`), body, []byte(","), after} {
+		if !ok {
+			return false
+		}
+		payload, ok = bytes.CutPrefix(payload, part)
+	}
+	return ok && len(payload) == 0
 }
 
 // statementOf builds the whole statement of a sealed receipt.
