@@ -1,15 +1,12 @@
 package gate
 
-import (
-	"fmt"
-	"strings"
-)
+import "striatum/internal/shellquote"
 
 // verify is the command that runs the claim's check again.
 func (j *judge) verify() string {
-	s := "striatum verifier run --check " + arg(j.req.CheckID)
+	s := "striatum verifier run --check " + shellquote.Word(j.req.CheckID)
 	if j.in.RunID != "" {
-		s += " --run " + arg(j.in.RunID)
+		s += " --run " + shellquote.Word(j.in.RunID)
 	}
 	return s
 }
@@ -19,14 +16,14 @@ func (j *judge) judgeTree() string {
 	if j.in.RunID == "" {
 		return "striatum gate read"
 	}
-	return "striatum gate check " + arg(j.in.RunID) + " --commit FULL-ID"
+	return "striatum gate check " + shellquote.Word(j.in.RunID) + " --commit FULL-ID"
 }
 
 func (j *judge) acceptPolicy() string {
 	if j.in.OfferedPolicy == "" {
 		return "striatum policy show"
 	}
-	return "striatum policy accept --digest " + arg(j.in.OfferedPolicy) + " --token-file FILE"
+	return "striatum policy accept --digest " + shellquote.Word(j.in.OfferedPolicy) + " --token-file FILE"
 }
 
 // noCommand is the fix of what no command of this version changes; the sentence
@@ -41,39 +38,5 @@ func (j *judge) showReceipt() string {
 }
 
 func explain(seal string) string {
-	return "striatum receipt explain " + arg(seal) + " --reason TEXT --token-file FILE"
-}
-
-// arg quotes s for a POSIX-like shell so that it is one argument and prints no
-// control character, whatever it holds.
-func arg(s string) string {
-	plain := s != "" && s[0] != '-'
-	printable := true
-	for i := range len(s) {
-		c := s[i]
-		switch {
-		case c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("._:+/@=-", c) >= 0:
-		case c < ' ' || c >= 0x7f || c == '\'':
-			plain, printable = false, false
-		default:
-			plain = false
-		}
-	}
-	switch {
-	case plain:
-		return s
-	case printable:
-		return "'" + s + "'"
-	}
-	var b strings.Builder
-	b.WriteString("$'")
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c >= 0x7f || c == '\'' || c == '\\' {
-			fmt.Fprintf(&b, `\x%02x`, c)
-		} else {
-			b.WriteByte(c)
-		}
-	}
-	b.WriteByte('\'')
-	return b.String()
+	return "striatum receipt explain " + shellquote.Word(seal) + " --reason TEXT --token-file FILE"
 }

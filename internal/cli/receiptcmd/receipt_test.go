@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"striatum/internal/cli"
 	"striatum/internal/cli/embedded"
 	"striatum/internal/cli/receiptcmd"
+	"striatum/internal/schemacheck"
 	"striatum/internal/trust"
 	"striatum/receipt"
 	"striatum/receipt/receipttest"
@@ -119,6 +121,13 @@ func TestVerifyBelievesTheLanesOfTheHome(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &v); err != nil {
 		t.Fatal(err)
 	}
+	schema, err := os.ReadFile("../../../docs/schemas/receipt_verification.v1.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bad, err := schemacheck.Check(schema, []byte(out)); err != nil || len(bad) > 0 || !strings.HasPrefix(out, "{\n  \"schema_version\": ") {
+		t.Errorf("%v, %v in\n%s", err, bad, out)
+	}
 	if v.Seal != sealed.SealDigest || v.KeySource != "home" || v.LaneClass != "shared" || v.Manifest != "not_compared" || v.EnvelopeSHA256 != seal.SHA256Hex(env) {
 		t.Errorf("got %+v", v)
 	}
@@ -130,7 +139,12 @@ func TestVerifyTellsFailuresApart(t *testing.T) {
 	k := receipttest.Key(t, 1)
 	foreign, _ := receipttest.Sign(t, receipttest.Facts(), k)
 	tampered := bytes.Replace(env, []byte(`{"payload":"eyJf`), []byte(`{"payload":"eyJe`), 1)
+	anonymous := regexp.MustCompile(`"keyid":"[^"]*",`).ReplaceAll(env, nil)
+	if bytes.Equal(anonymous, env) {
+		t.Fatal("the envelope names no key")
+	}
 	u.write("good.json", env)
+	u.write("anonymous.json", anonymous)
 	u.write("tampered.json", tampered)
 	u.write("foreign.json", foreign)
 	u.write("cut.json", env[:len(env)/2])
@@ -148,7 +162,9 @@ func TestVerifyTellsFailuresApart(t *testing.T) {
 	}{
 		{"tampered", []string{"%s/tampered.json"}, 3, []string{"was changed after it was signed", "hint: do not rely on it"}},
 		{"unknown key", []string{"%s/foreign.json"}, 3, []string{"nobody here knows the key", "hint: name the lane's public key with --key"}},
-		{"another bare key", []string{"%s/good.json", "--key", "%s/lane.pub"}, 3, []string{"nobody here knows the key"}},
+		{"another bare key", []string{"%s/good.json", "--key", "%s/lane.pub"}, 3, []string{"is signed by another key than that of", "hint: name with --key the public key of the lane that signed it"}},
+		{"another bare key and no key id", []string{"%s/anonymous.json", "--key", "%s/lane.pub"}, 3, []string{"did not sign", "hint: either it was changed, or it is signed by another key"}},
+		{"tampered, for a bare key", []string{"%s/tampered.json", "--key", "%s/home/keys/lane.pub"}, 3, []string{"was changed after it was signed"}},
 		{"absent", []string{"%s/none.json"}, 2, []string{"there is no file"}},
 		{"a folder", []string{"%s"}, 6, []string{"not a regular file"}},
 		{"cut", []string{"%s/cut.json"}, 6, []string{"is not a receipt"}},
@@ -271,8 +287,32 @@ func TestShowQuotesWhatATerminalWouldActOn(t *testing.T) {
 				t.Errorf("the JSON does not hold the receipt: %v", err)
 			}
 		} else {
-			check(t, code, 0, out+errs, "and 30 more", "check_failed", "the signature was not checked", "not strict")
+			check(t, code, 0, out+errs, "and 30 more", "test_failed", "the signature was not checked", "not strict")
 		}
+	}
+}
+
+func TestShowPrintsACommandThatAShellReads(t *testing.T) {
+	u := newUser(t)
+	facts := receipttest.Facts()
+	facts.Check.Argv = []string{"make", "it's done", "--all", "\u202e"}
+	facts.Inputs.Dependencies = &receipt.Dependencies{Digest: receipttest.Digest("d"), FirstSeen: 4}
+	env, _ := receipttest.Sign(t, facts, receipttest.Key(t, 1))
+	u.write("r.json", env)
+	code, out, errs := u.run("show", "%s/r.json")
+	check(t, code, 0, out+errs, `command     make $'it\x27s done' --all $'\xe2\x80\xae'`+"\n", "modules     4 first seen\n")
+}
+
+func TestShowSaysOnceWhatFailedInBothRuns(t *testing.T) {
+	u := newUser(t)
+	facts := receipttest.Facts()
+	facts.Executions = []receipt.Execution{receipttest.Execution(receipt.Fail), receipttest.Execution(receipt.Fail)}
+	env, _ := receipttest.Sign(t, facts, receipttest.Key(t, 1))
+	u.write("r.json", env)
+	code, out, errs := u.run("show", "%s/r.json")
+	check(t, code, 0, out+errs, "because     test_failed: example.com/m TestAdd\n")
+	if n := strings.Count(out, "test_failed"); n != 2 || strings.Contains(out, "check_failed") {
+		t.Errorf("test_failed stands there %d times, want once for the runs and once for the control:\n%s", n, out)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"striatum/internal/cli"
+	"striatum/internal/shellquote"
 	"striatum/receipt"
 )
 
@@ -98,26 +99,42 @@ func (p *rows) execution(label string, e *receipt.Execution) {
 	}
 	p.add(label, "%s: %s, %s, %d MiB at most, %d bytes of output", e.Judgement, end,
 		time.Duration(e.DurationMS)*time.Millisecond, e.MaxRSSBytes>>20, e.StdoutBytes+e.StderrBytes)
-	p.reasons("", e.Reasons)
+}
+
+// origins says how the origin of the modules is known.
+func origins(d *receipt.Dependencies) string {
+	var parts []string
+	for _, o := range []struct {
+		n    int64
+		text string
+	}{{d.SumDB, "from the checksum database"}, {d.Accepted, "accepted"}, {d.FirstSeen, "first seen"}, {d.Self, "of its own"}} {
+		if o.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", o.n, o.text))
+		}
+	}
+	if len(parts) == 0 {
+		return "none"
+	}
+	return strings.Join(parts, ", ")
 }
 
 func printReceipt(w io.Writer, r receipt.Receipt) error {
 	p := &rows{}
 	p.add("receipt", "%s", r.SealDigest)
 	p.add("classified", "%s", r.Classification)
-	p.reasons("because", r.Reasons)
+	p.reasons("because", r.Explained())
 	p.add("check", "%s (%s)", r.Check.ID, r.Check.Kind)
 	if r.Check.BacksClaim != "" {
 		p.add("claim", "%s", r.Check.BacksClaim)
 	}
-	p.add("command", "%q", r.Check.Argv)
+	p.add("command", "%s", shellquote.Line(r.Check.Argv))
 	p.add("passes when", "%s; agreement over %s", r.Check.PassWhen, r.Check.Agreement)
 	p.add("tree", "%s (%d files, %d bytes)", r.Inputs.TreeSHA256, r.Inputs.Files, r.Inputs.Bytes)
 	if r.Inputs.GitCommit != "" {
 		p.add("commit", "%s", r.Inputs.GitCommit)
 	}
 	if d := r.Inputs.Dependencies; d != nil {
-		p.add("modules", "%d from the checksum database, %d accepted, %d first seen, %d of its own", d.SumDB, d.Accepted, d.FirstSeen, d.Self)
+		p.add("modules", "%s", origins(d))
 	}
 	if r.Compile != nil {
 		p.add("compile", "%s", r.Compile.Outcome)
@@ -157,8 +174,15 @@ func printControl(p *rows, c receipt.Control) {
 	if c.Why != "" {
 		p.add("", "%s", c.Why)
 	}
-	p.execution("baseline", c.Baseline)
-	p.execution("known bad", c.Execution)
+	for _, x := range []struct {
+		label string
+		e     *receipt.Execution
+	}{{"baseline", c.Baseline}, {"known bad", c.Execution}} {
+		p.execution(x.label, x.e)
+		if x.e != nil {
+			p.reasons("", x.e.Reasons)
+		}
+	}
 }
 
 func printPosture(p *rows, r receipt.Receipt) {

@@ -31,8 +31,12 @@ type verifyOptions struct {
 	output    cli.Output
 }
 
+// SchemaVersion marks a Verdict.
+const SchemaVersion = "striatum.receipt_verification.v1"
+
 // Verdict is what `receipt verify --output json` prints.
 type Verdict struct {
+	SchemaVersion  string `json:"schema_version"`
 	Seal           string `json:"seal"`
 	EnvelopeSHA256 string `json:"envelope_sha256"`
 	Classification string `json:"classification"`
@@ -97,7 +101,7 @@ func verify(ctx context.Context, f *cli.Factory, o verifyOptions) error {
 	}
 	v, err := receipt.Open(data, k.ring)
 	if err != nil {
-		return refused(err, what, o.path)
+		return k.refused(err, what, data, o)
 	}
 	r := v.Receipt()
 	if k.admits != nil {
@@ -106,7 +110,8 @@ func verify(ctx context.Context, f *cli.Factory, o verifyOptions) error {
 		}
 	}
 	out := Verdict{
-		Seal: v.Seal(), EnvelopeSHA256: v.EnvelopeSHA256(), Classification: string(r.Classification), CheckID: r.Check.ID, BacksClaim: r.Check.BacksClaim,
+		SchemaVersion: SchemaVersion,
+		Seal:          v.Seal(), EnvelopeSHA256: v.EnvelopeSHA256(), Classification: string(r.Classification), CheckID: r.Check.ID, BacksClaim: r.Check.BacksClaim,
 		RepositoryID: r.RepositoryID, TreeSHA256: r.Inputs.TreeSHA256, GitCommit: r.Inputs.GitCommit,
 		LaneID: r.Lane.LaneID, KeyID: v.Key().Public.ID(), KeySource: k.source, LaneClass: "unknown", Manifest: "not_compared",
 	}
@@ -187,6 +192,7 @@ func compareManifest(path, want string) (err error) {
 type keys struct {
 	ring   seal.Keyring
 	source string
+	keyID  string // of the one key of sourceKey
 	origin string // for people
 	admits func(key seal.PublicKey, repositoryID string) error
 }
@@ -197,6 +203,24 @@ const (
 	sourceKey   = "key"
 )
 
+// refused says why the keys do not open the receipt, and which of both to doubt.
+func (k keys) refused(err error, what string, data []byte, o verifyOptions) error {
+	switch {
+	case k.source == sourceKey && errors.Is(err, seal.ErrUnknownKey):
+		return problem.Wrap(problem.Refused, err, fmt.Sprintf("%s: %q is signed by another key than that of %q, which is %q", what, o.path, o.key, k.keyID),
+			"name with --key the public key of the lane that signed it, the lane.pub of its home")
+	case k.source == sourceKey && errors.Is(err, seal.ErrBadSignature):
+		if u, perr := seal.Peek(data, seal.PayloadInToto); perr == nil && u.KeyID == "" {
+			return problem.Wrap(problem.Refused, err, fmt.Sprintf("%s: the key of %q did not sign %q as it is", what, o.key, o.path),
+				"either it was changed, or it is signed by another key, which its envelope does not name")
+		}
+	case k.source == sourceTrust && errors.Is(err, seal.ErrUnknownKey):
+		return problem.Wrap(problem.Refused, err, fmt.Sprintf("%s: the trust file %q does not have the key of %q", what, o.trust, o.path),
+			"get the newest trust file from its operator")
+	}
+	return refused(err, what, o.path)
+}
+
 func loadKeys(ctx context.Context, f *cli.Factory, o verifyOptions) (k keys, err error) {
 	switch {
 	case o.key != "":
@@ -205,7 +229,7 @@ func loadKeys(ctx context.Context, f *cli.Factory, o verifyOptions) (k keys, err
 			return keys{}, err
 		}
 		ring := seal.NewKeyring(seal.Key{Public: pub, Role: seal.RoleLane, Class: seal.ClassShared})
-		return keys{ring: ring, source: sourceKey, origin: o.key}, nil
+		return keys{ring: ring, source: sourceKey, keyID: pub.ID(), origin: o.key}, nil
 	case o.trust != "":
 		return trustKeys(ctx, f, o)
 	}

@@ -2,28 +2,57 @@ package verifiercmd
 
 import (
 	"fmt"
+	"io"
+	"slices"
+	"strings"
 	"text/tabwriter"
 
 	"striatum/internal/cli"
+	"striatum/receipt"
 	"striatum/verifier"
 )
 
-// outcomeJSON is one element of what `verifier run --output json` prints.
-type outcomeJSON struct {
-	CheckID        string        `json:"check_id"`
-	BacksClaim     string        `json:"backs_claim"`
-	Classification string        `json:"classification"`
-	Reasons        []reasonJSON  `json:"reasons"`
-	Receipt        string        `json:"receipt"`
-	TreeSHA256     string        `json:"tree_sha256"`
-	GitCommit      string        `json:"git_commit"`
-	Strict         bool          `json:"strict"`
-	Failing        []failingJSON `json:"failing"`
+const (
+	// schemaVersion marks what `verifier run --output json` prints.
+	schemaVersion = "striatum.verifier_run.v1"
+	// maxNotes bounds the findings and skips that follow the table, maxNamed the
+	// tests that one of them names.
+	maxNotes, maxNamed = 20, 5
+	// maxListed bounds each list of findings and of skipped tests in the JSON.
+	maxListed = 100
+	// shortID is how much of a receipt's seal the table shows.
+	shortID = 12
+)
+
+// runJSON is what `verifier run --output json` prints.
+type runJSON struct {
+	SchemaVersion string        `json:"schema_version"`
+	RepositoryID  string        `json:"repository_id"`
+	RunID         string        `json:"run_id"`
+	Checks        []outcomeJSON `json:"checks"`
 }
 
-type reasonJSON struct {
-	Code   string `json:"code"`
-	Detail string `json:"detail"`
+type outcomeJSON struct {
+	CheckID        string           `json:"check_id"`
+	BacksClaim     string           `json:"backs_claim"`
+	Classification string           `json:"classification"`
+	Reasons        []receipt.Reason `json:"reasons"`
+	Receipt        string           `json:"receipt"`
+	TreeSHA256     string           `json:"tree_sha256"`
+	GitCommit      string           `json:"git_commit"`
+	Strict         bool             `json:"strict"`
+	Tests          *testsJSON       `json:"tests"` // nil: the check has none
+	Findings       receipt.Findings `json:"findings"`
+	Failing        []failingJSON    `json:"failing"`
+}
+
+type testsJSON struct {
+	Discovered   int64    `json:"discovered"`
+	Run          int64    `json:"run"`
+	Passed       int64    `json:"passed"`
+	Failed       int64    `json:"failed"`
+	Skipped      int64    `json:"skipped"`
+	SkippedTests []string `json:"skipped_tests"`
 }
 
 type failingJSON struct {
@@ -31,14 +60,15 @@ type failingJSON struct {
 	Tail string `json:"tail"`
 }
 
-// print writes one line, or one JSON object, for each outcome.
-func (o *runOptions) print(s cli.Streams, outcomes []verifier.Outcome) error {
+// print writes one line, or one JSON object, for each outcome, and what a pass
+// among them does not speak for.
+func (o *runOptions) print(s cli.Streams, repositoryID string, outcomes []verifier.Outcome) error {
 	if o.output == cli.JSON {
-		list := make([]outcomeJSON, 0, len(outcomes))
+		run := runJSON{SchemaVersion: schemaVersion, RepositoryID: repositoryID, RunID: o.run, Checks: []outcomeJSON{}}
 		for _, out := range outcomes {
-			list = append(list, asJSON(out))
+			run.Checks = append(run.Checks, asJSON(out))
 		}
-		return s.WriteJSON(list)
+		return s.WriteJSON(run)
 	}
 	if len(outcomes) == 0 {
 		return nil
@@ -48,9 +78,9 @@ func (o *runOptions) print(s cli.Streams, outcomes []verifier.Outcome) error {
 	for _, out := range outcomes {
 		r := out.Receipt.Receipt()
 		result := string(r.Classification)
-		if len(r.Reasons) > 0 {
-			result += " " + r.Reasons[0].Code
-			if more := len(r.Reasons) - 1; more > 0 {
+		if reasons := r.Explained(); len(reasons) > 0 {
+			result += " " + reasons[0].Code
+			if more := len(reasons) - 1; more > 0 {
 				result += fmt.Sprintf(" +%d", more)
 			}
 		}
@@ -58,9 +88,13 @@ func (o *runOptions) print(s cli.Streams, outcomes []verifier.Outcome) error {
 		if claimID == "" {
 			claimID = "-"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", cli.Escape(out.Check.CheckID()), cli.Escape(claimID), result, out.Receipt.Seal())
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", cli.Escape(out.Check.CheckID()), cli.Escape(claimID), result, out.Receipt.Seal()[:shortID])
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	_, err := io.WriteString(s.Out, notes(outcomes))
+	return err
 }
 
 func asJSON(out verifier.Outcome) outcomeJSON {
@@ -68,13 +102,85 @@ func asJSON(out verifier.Outcome) outcomeJSON {
 	j := outcomeJSON{
 		CheckID: out.Check.CheckID(), BacksClaim: out.Check.BacksClaim, Classification: string(r.Classification),
 		Receipt: out.Receipt.Seal(), TreeSHA256: r.Inputs.TreeSHA256, GitCommit: r.Inputs.GitCommit, Strict: r.Posture.Strict,
-		Reasons: []reasonJSON{}, Failing: []failingJSON{},
+		Reasons: r.Explained(), Findings: receipt.CountFindings(r.Findings, maxListed), Failing: []failingJSON{},
 	}
-	for _, x := range r.Reasons {
-		j.Reasons = append(j.Reasons, reasonJSON{x.Code, x.Detail})
+	if c := r.Census; c != nil {
+		j.Tests = &testsJSON{Discovered: c.Discovered, Run: c.Run, Passed: c.Passed, Failed: c.Failed, Skipped: c.Skipped, SkippedTests: []string{}}
+		j.Tests.SkippedTests = append(j.Tests.SkippedTests, c.SkippedTests.Names[:min(len(c.SkippedTests.Names), maxListed)]...)
 	}
 	for _, x := range out.Failing {
 		j.Failing = append(j.Failing, failingJSON{x.Name, x.Tail})
 	}
 	return j
+}
+
+// note is one line about what a pass does not speak for. It stands for count
+// skips or findings, of each of the checks.
+type note struct {
+	checks []string
+	text   string
+	count  int64
+}
+
+// notes are the skipped tests of each check, then the findings by kind. What
+// several checks found stands there once, with their names.
+func notes(outcomes []verifier.Outcome) string {
+	var skips, found []note
+	add := func(check, text string, count int64) {
+		i := slices.IndexFunc(found, func(n note) bool { return n.text == text })
+		if i < 0 {
+			found = append(found, note{text: text, count: count})
+			i = len(found) - 1
+		}
+		found[i].checks = append(found[i].checks, check)
+	}
+	for _, out := range outcomes {
+		check, r := out.Check.CheckID(), out.Receipt.Receipt()
+		if c := r.Census; c != nil && c.Skipped > 0 {
+			skips = append(skips, note{[]string{check}, skipped(c), c.Skipped})
+		}
+		findings := receipt.CountFindings(r.Findings, len(r.Findings))
+		left := map[string]int64{}
+		for _, k := range findings.Kinds {
+			left[k.Code] = k.Count
+		}
+		for _, f := range findings.Details {
+			left[f.Code]--
+			add(check, fmt.Sprintf("%s %s: %s", f.Code, f.Path, f.Detail), 1)
+		}
+		for _, k := range findings.Kinds {
+			if n := left[k.Code]; n > 0 {
+				add(check, fmt.Sprintf("%s: and %d more", k.Code, n), n)
+			}
+		}
+	}
+	slices.SortStableFunc(found, func(a, b note) int { return strings.Compare(a.text, b.text) })
+	all := append(skips, found...)
+	if len(all) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	fmt.Fprint(&b, "\nA pass does not speak for:\n")
+	var more int64
+	for i, n := range all {
+		if i >= maxNotes {
+			more += n.count
+			continue
+		}
+		fmt.Fprintf(&b, "  %s: %s\n", cli.Escape(strings.Join(n.checks, ", ")), cli.Escape(n.text))
+	}
+	if more > 0 {
+		fmt.Fprintf(&b, "  and %d more; the receipts have all: striatum receipt show .striatum/receipts/SEAL.receipt.json\n", more)
+	}
+	return b.String()
+}
+
+// skipped says how many tests were skipped, and which.
+func skipped(c *receipt.Census) string {
+	names := c.SkippedTests.Names[:min(len(c.SkippedTests.Names), maxNamed)]
+	text := fmt.Sprintf("%d skipped and %d passed: %s", c.Skipped, c.Passed, strings.Join(names, ", "))
+	if more := c.Skipped - int64(len(names)); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }

@@ -11,6 +11,9 @@ import (
 	"striatum/verifier"
 )
 
+// maxReasons is how many reasons of a check that did not pass are shown.
+const maxReasons = 20
+
 // progress shows which step of which check is under way and for how long: on a
 // terminal in one line that is drawn again each second, elsewhere a line for
 // each step.
@@ -90,7 +93,12 @@ func (p *progress) concluded(o verifier.Outcome) {
 	}
 	w := p.streams.Err
 	fmt.Fprintf(w, "--- %s: %s\n", cli.Escape(o.Check.CheckID()), r.Classification)
-	for _, reason := range r.Reasons {
+	reasons := r.Explained()
+	for i, reason := range reasons {
+		if i == maxReasons {
+			fmt.Fprintf(w, "    and %d more\n", len(reasons)-maxReasons)
+			break
+		}
 		fmt.Fprintf(w, "    %s: %s\n", reason.Code, cli.Escape(reason.Detail))
 	}
 	for _, f := range o.Failing {

@@ -43,7 +43,8 @@ func newRun(f *cli.Factory) *cobra.Command {
 		Short: "Run checks in sandboxes and seal a receipt for each",
 		Long: `Run freezes the worktree and runs each named check on the copy: the negative
 control first, then twice. Each check ends in a signed receipt, also when it
-fails or cannot be judged, and its claim is bound to that receipt.
+fails or cannot be judged, and its claim is bound to that receipt. After the
+results stand the skipped tests and the findings: what a pass does not speak for.
 
 Exit codes: 0 every check passed, 1 one failed, 4 one could not be judged,
 5 one is void (its negative control did not do its work), 3 refused, 7 this
@@ -128,7 +129,7 @@ func (o *runOptions) execute(ctx context.Context, f *cli.Factory) (err error) {
 		Concluded: b.concluded,
 	})
 	p.end()
-	if perr := o.print(f.Streams, outcomes); perr != nil {
+	if perr := o.print(f.Streams, repo.ID, outcomes); perr != nil {
 		return errors.Join(err, perr)
 	}
 	if err != nil {
