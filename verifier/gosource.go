@@ -7,11 +7,12 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 
 	"striatum/receipt"
 	"striatum/sandbox"
 	"striatum/verifier/gocheck"
-
+	"striatum/verifier/modules"
 	"striatum/verifier/toolchain"
 )
 
@@ -102,21 +103,58 @@ func (r *run) declaredDirs() []string {
 	return dirs
 }
 
+// moduleFiles reads the go.mod and go.sum of the module; in a workspace those of
+// each of its modules, and go.work with its go.work.sum.
+func (r *run) moduleFiles(tree fs.FS) (modules.Files, error) {
+	const sumBytes = 16 << 20
+	var files modules.Files
+	optional := func(name string, limit int64) ([]byte, error) {
+		data, err := gocheck.ReadFile(tree, name, limit)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, nil // the go command misses it, if it does
+		}
+		return data, err
+	}
+	dirs := []string{r.source.module.Dir}
+	if work := r.source.module.Work; r.check.GoWork && work != "" {
+		dirs = append(dirs, r.source.module.Uses...)
+		var err error
+		if files.Work, err = gocheck.ReadFile(tree, work, gocheck.MaxModFileBytes); err != nil {
+			return files, err
+		}
+		if files.WorkSum, err = optional(work+".sum", sumBytes); err != nil {
+			return files, err
+		}
+	}
+	slices.Sort(dirs)
+	for _, dir := range slices.Compact(dirs) {
+		mod, err := optional(path.Join(dir, "go.mod"), gocheck.MaxModFileBytes)
+		if err != nil {
+			return files, err
+		}
+		sum, err := optional(path.Join(dir, "go.sum"), sumBytes)
+		if err != nil {
+			return files, err
+		}
+		if mod != nil {
+			files.Mods = append(files.Mods, mod)
+		}
+		files.Sums = append(files.Sums, sum)
+	}
+	return files, nil
+}
+
 // dependencies fills the lane's module store with what go.sum names.
 func (r *run) dependencies(ctx context.Context, tree fs.FS) error {
 	r.step("fetch dependencies")
-	goMod, err := gocheck.ReadFile(tree, path.Join(r.source.module.Dir, "go.mod"), gocheck.MaxModFileBytes)
+	files, err := r.moduleFiles(tree)
+	if gocheck.TooLarge(err) {
+		return r.overBound(err.Error())
+	}
 	if err != nil {
 		return err
 	}
-	goSum, err := gocheck.ReadFile(tree, path.Join(r.source.module.Dir, "go.sum"), 16<<20)
-	switch {
-	case gocheck.TooLarge(err):
-		return r.overBound(err.Error())
-	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return err
-	}
-	set, err := r.tools.modules.Fetch(ctx, goMod, goSum)
+	set, err := r.tools.modules.Fetch(ctx, files)
 	if err != nil {
 		return err
 	}
@@ -132,7 +170,7 @@ func (r *run) dependencies(ctx context.Context, tree fs.FS) error {
 	}
 	if len(set.Missing) > 0 {
 		r.finding("dependency_missing", path.Join(r.source.module.Dir, "go.sum"), fmt.Sprintf(
-			"%d files of go.sum are neither in a download cache nor reachable, first: %s; run `go mod download` with network access, then check again",
+			"%d files of go.sum or go.work.sum are neither in a download cache nor reachable, first: %s; run `go mod download` with network access, then check again",
 			len(set.Missing), set.Missing[0]))
 	}
 	return nil

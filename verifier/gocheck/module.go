@@ -36,8 +36,9 @@ type Module struct {
 	Toolchain string // "go1.24.3"; empty when go.mod has no toolchain line
 	Requires  []module.Version
 	Replaces  []Replace
-	Vendored  bool   // has a vendor folder, so that go reads dependencies from it
-	Work      string // path of the go.work above or beside it in the tree; empty: none
+	Vendored  bool     // has a vendor folder, so that go reads dependencies from it
+	Work      string   // path of the go.work above or beside it in the tree; empty: none
+	Uses      []string // folders of the modules that a declared go.work uses, relative to the tree
 
 	ignored []string // the paths of its ignore lines
 }
@@ -329,7 +330,9 @@ func readWork(tree fs.FS, m *Module, notes *Notes) error {
 	for _, u := range f.Use {
 		if !inTree(tree, dir, u.Path) {
 			m.outside(m.Work, "use_outside_tree", fmt.Sprintf("use %s is not in the tree", u.Path), notes)
+			continue
 		}
+		m.Uses = append(m.Uses, path.Join(dir, u.Path))
 	}
 	for _, r := range f.Replace {
 		m.replace(tree, m.Work, dir, r, notes)

@@ -11,7 +11,8 @@
 //
 // What is fetched: the .mod of every go.sum line, and the zip of every module
 // that go.mod requires (after replace); for a go.mod before 1.17, which does
-// not name them all, every zip of go.sum. Sources, in order: the user's
+// not name them all, every zip of go.sum. In a workspace the go.mod and go.sum
+// of its modules count together, and every zip of go.work.sum. Sources, in order: the user's
 // download cache, then the operator's proxies over HTTPS.
 //
 // Layout; whoever holds the lane's lock is the only writer:

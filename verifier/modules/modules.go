@@ -125,7 +125,7 @@ type Set struct {
 	// and h1.
 	Digest string
 	// Modules with a zip in the set, by how their origin is known; Self counts
-	// requirements that a folder replaces.
+	// requirements that a folder, or a module of the workspace, replaces.
 	SumDB, Accepted, FirstSeen, Self int64
 	// Missing are files of needed modules that could not be had. A build may
 	// do without (go.mod names modules of other systems too); if it fails, this
@@ -137,12 +137,12 @@ type Set struct {
 	Notes []string
 }
 
-// Fetch returns the set for a go.mod and its go.sum, fetching what the store
-// does not have. Only the holder of the lane's lock may call it. The error is
+// Fetch returns the set for a check's module files, fetching what the store does
+// not have. Only the holder of the lane's lock may call it. The error is
 // an *InvalidError when the files cannot be read as what they are, or ctx's
 // cause; what cannot be fetched is not an error, see Set.
-func (s *Store) Fetch(ctx context.Context, goMod, goSum []byte) (Set, error) {
-	p, err := read(goMod, goSum)
+func (s *Store) Fetch(ctx context.Context, files Files) (Set, error) {
+	p, err := read(files)
 	if err != nil {
 		return Set{}, err
 	}

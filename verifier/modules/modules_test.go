@@ -40,7 +40,7 @@ func proxied(t testing.TB, srv *httptest.Server, cfg Config) *Store {
 
 func fetchSet(t testing.TB, s *Store, mod, sum []byte) Set {
 	t.Helper()
-	set, err := s.Fetch(t.Context(), mod, sum)
+	set, err := s.Fetch(t.Context(), Files{Mods: [][]byte{mod}, Sums: [][]byte{sum}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,6 +254,42 @@ func TestOnlyRequiredModulesAreMissed(t *testing.T) {
 	}
 }
 
+func TestAWorkspaceTakesItsOwnModulesAndReplacementsFirst(t *testing.T) {
+	a := []byte("module example.test/a\n\ngo 1.21\n\nrequire example.test/Lib/v2 v2.0.0\n\nreplace example.test/Lib/v2 => ./elsewhere\n")
+	b := []byte("module example.test/b\n\ngo 1.21\n\nrequire example.test/a v1.0.0\n")
+	files := Files{
+		Mods: [][]byte{a, b}, Sums: [][]byte{goSum(lib), append(goSum(lib), goSum(other)...)},
+		Work: []byte("go 1.21\n\nuse ./a\n\nuse ./b\n\nreplace example.test/Lib/v2 => example.test/other " + other.version + "\n"),
+	}
+	s := store(t, Config{DownloadCache: cache(t, other)})
+	set, err := s.Fetch(t.Context(), files)
+	if err != nil || len(set.Missing) != 0 || set.Self != 1 || set.FirstSeen != 1 {
+		t.Errorf("set %+v, error %v", set, err)
+	}
+	files.Work = nil
+	if set, err := s.Fetch(t.Context(), files); err != nil || set.Self != 1 || set.FirstSeen != 0 {
+		t.Errorf("without go.work: %+v, error %v", set, err)
+	}
+}
+
+func TestAFileThatGoSumsDisagreeAboutMustBeWhatOneOfThemSays(t *testing.T) {
+	changed := lib
+	changed.files = map[string]string{"lib.go": "package changed\n"}
+	third := lib
+	third.files = map[string]string{"lib.go": "package third\n"}
+	for _, c := range []struct {
+		cached   fake
+		tampered int
+	}{{lib, 0}, {changed, 0}, {third, 1}} {
+		set, err := store(t, Config{DownloadCache: cache(t, c.cached)}).Fetch(t.Context(), Files{
+			Mods: [][]byte{goMod(lib)}, Sums: [][]byte{goSum(lib), goSum(changed), goSum(lib)}, Work: []byte("go 1.21\n"),
+		})
+		if err != nil || len(set.Tampered) != c.tampered || set.FirstSeen != int64(1-c.tampered) {
+			t.Errorf("%v: set %+v, error %v", c.cached.files, set, err)
+		}
+	}
+}
+
 func TestAcceptedModulesAreCountedAsSuch(t *testing.T) {
 	s := store(t, Config{DownloadCache: cache(t, lib, other), Accepted: func(v module.Version, _ string) bool { return v.Path == lib.path }})
 	if set := fetchSet(t, s, goMod(lib, other), goSum(lib, other)); set.Accepted != 1 || set.FirstSeen != 1 {
@@ -268,7 +304,7 @@ func TestFetchStopsWithItsContext(t *testing.T) {
 		cancel(stop)
 		<-r.Context().Done()
 	}})
-	if _, err := proxied(t, srv, Config{}).Fetch(ctx, goMod(lib), goSum(lib)); !errors.Is(err, stop) {
+	if _, err := proxied(t, srv, Config{}).Fetch(ctx, Files{Mods: [][]byte{goMod(lib)}, Sums: [][]byte{goSum(lib)}}); !errors.Is(err, stop) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -310,11 +346,14 @@ func TestOpenRefusesAProxyWithoutTLS(t *testing.T) {
 
 func TestUnreadableModFilesAreInvalid(t *testing.T) {
 	s := store(t, Config{})
-	for what, c := range map[string][2]string{
-		"go.mod": {"modul x", ""}, "go.sum": {"module x", "a b\n"},
+	for what, files := range map[string]Files{
+		"go.mod":      {Mods: [][]byte{goMod(), []byte("modul x")}},
+		"go.sum":      {Mods: [][]byte{goMod()}, Sums: [][]byte{nil, []byte("a b\n")}},
+		"go.work":     {Mods: [][]byte{goMod()}, Work: []byte("user x")},
+		"go.work.sum": {Mods: [][]byte{goMod()}, Work: []byte("go 1.21"), WorkSum: []byte("a b\n")},
 	} {
 		var invalid *InvalidError
-		if _, err := s.Fetch(t.Context(), []byte(c[0]), []byte(c[1])); !errors.As(err, &invalid) || invalid.File != what {
+		if _, err := s.Fetch(t.Context(), files); !errors.As(err, &invalid) || invalid.File != what {
 			t.Errorf("%s: error %v", what, err)
 		}
 	}
@@ -343,7 +382,7 @@ func FuzzReadSum(f *testing.F) {
 	f.Add(string(goSum(lib, other)))
 	f.Add("a v1.0.0 h1:x\n\n b  v1.0.0/go.mod h1:y")
 	f.Fuzz(func(t *testing.T, data string) {
-		p, err := read(goMod(), []byte(data))
+		p, err := read(Files{Mods: [][]byte{goMod()}, Sums: [][]byte{[]byte(data)}, WorkSum: []byte(data)})
 		if err != nil {
 			return
 		}
@@ -357,5 +396,7 @@ func FuzzReadSum(f *testing.F) {
 
 func FuzzReadMod(f *testing.F) {
 	f.Add(string(goMod(lib)))
-	f.Fuzz(func(_ *testing.T, data string) { _, _ = read([]byte(data), goSum(lib)) })
+	f.Fuzz(func(_ *testing.T, data string) {
+		_, _ = read(Files{Mods: [][]byte{[]byte(data)}, Sums: [][]byte{goSum(lib)}, Work: []byte(data)})
+	})
 }

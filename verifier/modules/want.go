@@ -17,10 +17,19 @@ const (
 	maxModules    = 20_000
 )
 
-// InvalidError says that a go.mod or go.sum cannot be read. The go command
-// will say so too, in its own words.
+// Files are the module files of a check, as the go command reads them.
+type Files struct {
+	// Mods and Sums are the go.mod and go.sum of the module; in a workspace, of
+	// each module that go.work uses.
+	Mods, Sums [][]byte
+	// Work and WorkSum are the go.work in force and its go.work.sum; nil: none.
+	Work, WorkSum []byte
+}
+
+// InvalidError says that a module file cannot be read. The go command will say
+// so too, in its own words.
 type InvalidError struct {
-	File string // "go.mod", "go.sum"
+	File string // "go.mod", "go.sum", "go.work", "go.work.sum"
 	Err  error
 }
 
@@ -30,44 +39,47 @@ func (e *InvalidError) Error() string { return fmt.Sprintf("read %s: %v", e.File
 // Unwrap returns the reason.
 func (e *InvalidError) Unwrap() error { return e.Err }
 
-// want is one module version that go.sum names, with the hashes that it allows.
+// want is one module version that a go.sum names, with the hashes that it allows.
 type want struct {
 	module.Version
-	zip, mod []string // h1; several only if go.sum contradicts itself
-	needed   bool     // go.mod requires it: its zip is fetched, and missed
+	zip, mod []string // h1; several only if the go.sum files contradict each other
+	needed   bool     // its zip is fetched, and missed
 }
 
-// plan is what a go.mod and a go.sum ask for.
+// plan is what the module files ask for.
 type plan struct {
 	wants []*want // sorted by path and version
-	self  int64   // requirements that a folder replaces
+	self  int64   // requirements that a folder or a module of the workspace replaces
 }
 
 // read returns the plan, or an *InvalidError.
-func read(goMod, goSum []byte) (plan, error) {
-	byVersion, err := readSum(goSum)
-	if err != nil {
-		return plan{}, &InvalidError{"go.sum", err}
+func read(files Files) (plan, error) {
+	sums := sums{}
+	for _, data := range files.Sums {
+		if err := sums.add(data, false); err != nil {
+			return plan{}, &InvalidError{"go.sum", err}
+		}
 	}
-	if len(goMod) > maxGoModBytes {
-		return plan{}, &InvalidError{"go.mod", fmt.Errorf("more than %d bytes", maxGoModBytes)}
+	// What go.work.sum names beyond the modules' own files is what only the
+	// workspace as a whole needs; no go.mod requires it.
+	if err := sums.add(files.WorkSum, true); err != nil {
+		return plan{}, &InvalidError{"go.work.sum", err}
 	}
-	f, err := modfile.Parse("go.mod", goMod, nil)
+	r, err := readMods(files)
 	if err != nil {
-		return plan{}, &InvalidError{"go.mod", err}
+		return plan{}, err
 	}
 	var p plan
-	for _, r := range f.Require {
-		v, local := replaced(f.Replace, r.Mod)
+	for v := range r.require {
+		v, local := r.replaced(v)
 		if local {
 			p.self++
-		} else if w := byVersion[v]; w != nil {
+		} else if w := sums[v]; w != nil {
 			w.needed = true
 		}
 	}
-	complete := f.Go != nil && semver.Compare("v"+f.Go.Version, "v1.17") >= 0
-	for _, w := range byVersion {
-		w.needed = w.needed || !complete
+	for _, w := range sums {
+		w.needed = w.needed || !r.complete
 		p.wants = append(p.wants, w)
 	}
 	slices.SortFunc(p.wants, func(a, b *want) int {
@@ -79,25 +91,73 @@ func read(goMod, goSum []byte) (plan, error) {
 	return p, nil
 }
 
+// requirements are what the go.mod files and a go.work say together.
+type requirements struct {
+	require  map[module.Version]bool
+	own      map[string]bool       // modules of the workspace
+	replaces [2][]*modfile.Replace // of go.work, which has the first word; of the modules
+	complete bool                  // each go.mod names every module that its build needs
+}
+
+func readMods(files Files) (requirements, error) {
+	r := requirements{require: map[module.Version]bool{}, own: map[string]bool{}, complete: true}
+	for _, data := range files.Mods {
+		if len(data) > maxGoModBytes {
+			return r, &InvalidError{"go.mod", fmt.Errorf("more than %d bytes", maxGoModBytes)}
+		}
+		f, err := modfile.Parse("go.mod", data, nil)
+		if err != nil {
+			return r, &InvalidError{"go.mod", err}
+		}
+		if f.Module != nil && files.Work != nil {
+			r.own[f.Module.Mod.Path] = true
+		}
+		for _, q := range f.Require {
+			r.require[q.Mod] = true
+		}
+		r.replaces[1] = append(r.replaces[1], f.Replace...)
+		r.complete = r.complete && f.Go != nil && semver.Compare("v"+f.Go.Version, "v1.17") >= 0
+	}
+	if files.Work == nil {
+		return r, nil
+	}
+	if len(files.Work) > maxGoModBytes {
+		return r, &InvalidError{"go.work", fmt.Errorf("more than %d bytes", maxGoModBytes)}
+	}
+	work, err := modfile.ParseWork("go.work", files.Work, nil)
+	if err != nil {
+		return r, &InvalidError{"go.work", err}
+	}
+	r.replaces[0] = work.Replace
+	return r, nil
+}
+
 // replaced is the version that takes v's place; local if a folder does.
-func replaced(replace []*modfile.Replace, v module.Version) (_ module.Version, local bool) {
-	for _, exact := range []bool{true, false} {
-		for _, r := range replace {
-			if r.Old.Path == v.Path && (exact && r.Old.Version == v.Version || !exact && r.Old.Version == "") {
-				return r.New, r.New.Version == ""
+func (r requirements) replaced(v module.Version) (_ module.Version, local bool) {
+	if r.own[v.Path] {
+		return v, true
+	}
+	for _, list := range r.replaces {
+		for _, exact := range []bool{true, false} {
+			for _, x := range list {
+				if x.Old.Path == v.Path && (exact && x.Old.Version == v.Version || !exact && x.Old.Version == "") {
+					return x.New, x.New.Version == ""
+				}
 			}
 		}
 	}
 	return v, false
 }
 
-// readSum reads go.sum as the go command does: three fields a line, hashes of
-// another kind than h1 ignored.
-func readSum(data []byte) (map[module.Version]*want, error) {
+// sums are the module versions that go.sum files name.
+type sums map[module.Version]*want
+
+// add reads a go.sum as the go command does: three fields a line, hashes of
+// another kind than h1 ignored. Where needed is set, so is every zip of it.
+func (s sums) add(data []byte, needed bool) error {
 	if len(data) > maxGoSumBytes {
-		return nil, fmt.Errorf("more than %d bytes", maxGoSumBytes)
+		return fmt.Errorf("more than %d bytes", maxGoSumBytes)
 	}
-	out := map[module.Version]*want{}
 	n := 0
 	for line := range bytes.Lines(data) {
 		n++
@@ -106,28 +166,32 @@ func readSum(data []byte) (map[module.Version]*want, error) {
 			continue
 		}
 		if len(f) != 3 {
-			return nil, fmt.Errorf("line %d has %d fields, not 3", n, len(f))
+			return fmt.Errorf("line %d has %d fields, not 3", n, len(f))
 		}
 		version, isMod := strings.CutSuffix(f[1], "/go.mod")
 		v := module.Version{Path: f[0], Version: version}
 		if !strings.HasPrefix(f[2], "h1:") || v.Path == "golang.org/toolchain" || !usable(v) {
 			continue // GOTOOLCHAIN=local asks for no toolchain
 		}
-		w := out[v]
+		w := s[v]
 		if w == nil {
-			if len(out) == maxModules {
-				return nil, fmt.Errorf("more than %d modules", maxModules)
+			if len(s) == maxModules {
+				return fmt.Errorf("more than %d modules", maxModules)
 			}
 			w = &want{Version: v}
-			out[v] = w
+			s[v] = w
 		}
+		h1s := &w.zip
 		if isMod {
-			w.mod = append(w.mod, f[2])
+			h1s = &w.mod
 		} else {
-			w.zip = append(w.zip, f[2])
+			w.needed = w.needed || needed
+		}
+		if !slices.Contains(*h1s, f[2]) {
+			*h1s = append(*h1s, f[2])
 		}
 	}
-	return out, nil
+	return nil
 }
 
 // usable reports whether v can be a file name in a module cache.
