@@ -27,8 +27,9 @@ type GateQuery struct {
 
 // Gate judges the required claims: those of the accepted policy or, before any,
 // of the workflow among the query's files. It writes nothing and waits for
-// nobody. What could not be read lowers every claim, by name; the error is only
-// for a workflow that is not valid (a problem of kind Invalid).
+// nobody. What could not be read lowers every claim, by name, and so does a log
+// whose chain does not hold, all of which is verified; the error is only for a
+// workflow that is not valid (a problem of kind Invalid).
 func (s *Service) Gate(ctx context.Context, q GateQuery) (gate.Report, error) {
 	offered, floor, err := q.Files.Requirements()
 	begin := func() gate.Input {
@@ -109,7 +110,11 @@ func assemble(ctx context.Context, r store.Reader, in *gate.Input, q GateQuery) 
 	if err := readOpened(ctx, r, ring, in, sealed); err != nil {
 		return err
 	}
-	return readOperators(ctx, r, in)
+	if err := readOperators(ctx, r, in); err != nil {
+		return err
+	}
+	_, err = verifyLog(ctx, r) // last, so that a broken chain hides nothing else
+	return err
 }
 
 // evidence opens the receipt that a claim names. The error is a failure of the

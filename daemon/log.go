@@ -8,26 +8,30 @@ import (
 	"striatum/store"
 )
 
-// VerifyLog walks the whole log and checks that each entry follows from the one
-// before and from its record. It returns how many entries hold; the error wraps
-// an *eventlog.BrokenError and store.ErrCorrupt if the chain does not.
+// VerifyLog walks the whole log, a page at a time, and checks that each entry
+// follows from the one before and from its record. It returns how many entries
+// hold; the error wraps an *eventlog.BrokenError and store.ErrCorrupt if the
+// chain does not.
 func (s *Service) VerifyLog(ctx context.Context) (entries int64, err error) {
 	err = s.view(ctx, "verify the log", func(r store.Reader) error {
-		var head eventlog.Entry
-		for {
-			entries = head.Position
-			rows, err := r.Log(ctx, store.Page{After: head.Position})
-			if err != nil || len(rows) == 0 {
-				return err
-			}
-			for _, row := range rows {
-				if err := eventlog.Verify(head, row.Entry, row.Record); err != nil {
-					return fmt.Errorf("%w: %w", store.ErrCorrupt, err)
-				}
-				head = row.Entry
-				entries = head.Position
-			}
-		}
+		entries, err = verifyLog(ctx, r)
+		return err
 	})
 	return entries, err
+}
+
+func verifyLog(ctx context.Context, r store.Reader) (entries int64, err error) {
+	var head eventlog.Entry
+	for {
+		rows, err := r.Log(ctx, store.Page{After: head.Position})
+		if err != nil || len(rows) == 0 {
+			return head.Position, err
+		}
+		for _, row := range rows {
+			if err := eventlog.Verify(head, row.Entry, row.Record); err != nil {
+				return head.Position, fmt.Errorf("%w: %w", store.ErrCorrupt, err)
+			}
+			head = row.Entry
+		}
+	}
 }

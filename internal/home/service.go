@@ -23,27 +23,18 @@ const StoreName = "embedded sqlite"
 // the home's own lane, shared, in a new store; created names what was made.
 // The caller must call closeStore. Errors are problems.
 func (h *Home) Service(ctx context.Context, now func() time.Time, random io.Reader) (svc *daemon.Service, created []string, closeStore func() error, err error) {
-	path := h.StorePath()
-	if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
-		created = append(created, "store "+path)
+	if _, err := os.Lstat(h.StorePath()); errors.Is(err, os.ErrNotExist) {
+		created = append(created, "store "+h.StorePath())
 	}
-	what := fmt.Sprintf("open the store %q", path)
-	st, err := sqlite.Open(ctx, path, now)
-	if wide, ok := errors.AsType[*sqlite.PermissionError](err); ok {
-		return nil, nil, nil, problem.New(problem.Refused, what, fmt.Sprintf("its mode %04o lets others in", wide.Mode.Perm()), "run: chmod 0600 "+path)
-	}
+	svc, closeStore, err = h.open(ctx, now, random)
 	if err != nil {
-		return nil, nil, nil, daemon.StoreProblem(err, what)
+		return nil, nil, nil, err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, st.Close())
+			err = errors.Join(err, closeStore())
 		}
 	}()
-	svc = daemon.New(daemon.Config{
-		Store: st, Now: now, Rand: random, StoreClass: seal.ClassShared,
-		StoreName: StoreName, Home: h.Dir, ReportKey: h.ReportKey,
-	})
 	enrolled, err := h.enrol(ctx, svc)
 	if err != nil {
 		return nil, nil, nil, err
@@ -51,7 +42,58 @@ func (h *Home) Service(ctx context.Context, now func() time.Time, random io.Read
 	if enrolled {
 		created = append(created, "shared lane "+h.LaneID())
 	}
-	return svc, created, st.Close, nil
+	return svc, created, closeStore, nil
+}
+
+// open opens the embedded store, makes it where it is missing, and the service
+// over it. Errors are problems.
+func (h *Home) open(ctx context.Context, now func() time.Time, random io.Reader) (*daemon.Service, func() error, error) {
+	path := h.StorePath()
+	what := fmt.Sprintf("open the store %q", path)
+	st, err := sqlite.Open(ctx, path, now)
+	if wide, ok := errors.AsType[*sqlite.PermissionError](err); ok {
+		return nil, nil, problem.New(problem.Refused, what, fmt.Sprintf("its mode %04o lets others in", wide.Mode.Perm()), "run: chmod 0600 "+path)
+	}
+	if errors.Is(err, sqlite.ErrNotRegular) {
+		return nil, nil, problem.New(problem.Refused, what, "it is a link, a folder or a device, and not a regular file", "move it away, and a new store is made; or name another home with STRIATUM_HOME")
+	}
+	if err != nil {
+		return nil, nil, daemon.StoreProblem(err, what)
+	}
+	return daemon.New(daemon.Config{
+		Store: st, Now: now, Rand: random, StoreClass: seal.ClassShared,
+		StoreName: StoreName, Home: h.Dir, ReportKey: h.ReportKey,
+	}), st.Close, nil
+}
+
+// Inspect looks at the home in dir as Open would, and makes nothing. found is
+// false where Open would make it, or some of it. Errors are problems, as Open
+// and Service return them, or of kind Refused where the log of the store is
+// broken; entries counts those that hold.
+func Inspect(ctx context.Context, dir string, now func() time.Time) (found bool, entries int64, err error) {
+	h := &Home{Dir: dir}
+	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
+		return false, 0, nil
+	}
+	if _, err := h.makeFolder(dir, true); err != nil { // it exists, so it is only looked at
+		return true, 0, err
+	}
+	if !h.complete() {
+		return false, 0, nil
+	}
+	if err := h.load(); err != nil {
+		return true, 0, err
+	}
+	if _, err := os.Lstat(h.StorePath()); errors.Is(err, os.ErrNotExist) {
+		return false, 0, nil
+	}
+	svc, closeStore, err := h.open(ctx, now, nil)
+	if err != nil {
+		return true, 0, err
+	}
+	defer func() { err = errors.Join(err, closeStore()) }()
+	entries, err = svc.VerifyLog(ctx)
+	return true, entries, err
 }
 
 // LaneID returns the id of the home's own lane.

@@ -36,6 +36,9 @@ const BusyTimeout = 10 * time.Second
 // readers is the number of Views of one process that may run at once.
 const readers = 8
 
+// ErrNotRegular says that a link, folder or device lies where a file is to be.
+var ErrNotRegular = errors.New("it is not a regular file")
+
 // PermissionError says that others than the owner may open the store.
 type PermissionError struct {
 	Path string
@@ -58,8 +61,8 @@ var _ store.Store = (*Store)(nil)
 // Open opens the store at path, in a folder that exists. It makes the file and
 // brings its schema up to date where needed; several processes may do so at
 // once. The clock stamps the log. Errors: store.ErrNewerSchema for a file that
-// this program is too old for, store.ErrReadOnly, ErrFull and ErrCorrupt, and
-// *PermissionError.
+// this program is too old for, store.ErrReadOnly, ErrFull and ErrCorrupt,
+// ErrNotRegular and *PermissionError.
 func Open(ctx context.Context, path string, now func() time.Time) (s *Store, err error) {
 	path, err = filepath.Abs(path)
 	if err != nil {
@@ -130,7 +133,7 @@ func checkFile(path string) error {
 		return fmt.Errorf("open store: %w", err)
 	}
 	if !st.Mode().IsRegular() {
-		return fmt.Errorf("open store %q: it is not a regular file", path)
+		return fmt.Errorf("open store %q: %w", path, ErrNotRegular)
 	}
 	if st.Mode().Perm()&0o077 != 0 {
 		return &PermissionError{Path: path, Mode: st.Mode()}

@@ -7,11 +7,13 @@
 //	save FILE             writes the last stdout to FILE with mode 0600
 //	subst FILE NAME       sets the variable NAME to FILE's content, trimmed
 //	field KEY NAME        sets NAME to the string KEY of the JSON last printed
+//	sql FILE STATEMENT…   runs the statements on a SQLite file, past the store
 package clitest
 
 import (
 	"context"
 	"crypto/rand"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -43,7 +45,7 @@ func Main(m *testing.M, children func(*cli.Factory) []*cobra.Command) {
 
 // Run runs the scripts in testdata/script. STRIATUM_HOME is $WORK/home.
 func Run(t *testing.T, commands map[string]func(*testscript.TestScript, bool, []string)) {
-	all := map[string]func(*testscript.TestScript, bool, []string){"exitcode": exitcode, "save": save, "subst": subst, "field": field}
+	all := map[string]func(*testscript.TestScript, bool, []string){"exitcode": exitcode, "save": save, "subst": subst, "field": field, "sql": statements}
 	maps.Copy(all, commands)
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("testdata", "script"),
@@ -89,4 +91,15 @@ func field(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Fatalf("the output has no string %q", args[0])
 	}
 	ts.Setenv(args[1], text)
+}
+
+// statements uses the driver that the commands under test bring along.
+func statements(ts *testscript.TestScript, _ bool, args []string) {
+	db, err := sql.Open("sqlite", ts.MkAbs(args[0]))
+	ts.Check(err)
+	for _, statement := range args[1:] {
+		_, execErr := db.Exec(statement)
+		err = errors.Join(err, execErr)
+	}
+	ts.Check(errors.Join(err, db.Close()))
 }
