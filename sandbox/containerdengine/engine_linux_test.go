@@ -195,6 +195,7 @@ func TestWhatIsMissingIsNamed(t *testing.T) {
 		{"no socket", func(c *containerdengine.Config) { c.Socket = filepath.Join(dir, "none") }, problem.Missing},
 		{"broken containerd", func(c *containerdengine.Config) { c.ContainerdPath = "/bin/false" }, problem.Missing},
 		{"writable runc", func(c *containerdengine.Config) { c.RuncPath = open }, problem.Refused},
+		{"no translation of owners", func(c *containerdengine.Config) { c.Home = "/proc/none" }, problem.Missing},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			changed := cfg
@@ -204,7 +205,7 @@ func TestWhatIsMissingIsNamed(t *testing.T) {
 			if !errors.As(err, &p) || p.Kind != tc.kind || p.Hint == "" {
 				t.Errorf("got %+v, want kind %d with a hint", err, tc.kind)
 			}
-			if left := leftovers(cfg.Home); left != "" {
+			if left := leftovers(changed.Home); left != "" {
 				t.Errorf("left:\n%s", left)
 			}
 		})
@@ -219,6 +220,7 @@ func TestProbeFindsThisMachineReady(t *testing.T) {
 		}
 	}
 	cfg.RuncPath = "/nowhere/runc"
+	cfg.Home = "/proc/none"
 	bad := 0
 	for _, c := range containerdengine.Probe(cfg) {
 		if !c.OK {
@@ -228,7 +230,7 @@ func TestProbeFindsThisMachineReady(t *testing.T) {
 			}
 		}
 	}
-	if bad != 1 {
-		t.Errorf("%d checks failed, want 1", bad)
+	if bad != 2 {
+		t.Errorf("%d checks failed, want 2", bad)
 	}
 }
