@@ -75,7 +75,7 @@ const opens = `{"_type":"` + statementType + `","predicate":{"configuration":[{`
 func isStatement(payload []byte, r *Receipt, body []byte) bool {
 	s := statementOf(r)
 	s.Predicate.Configuration[0].Annotations = nil
-	around, err := seal.AppendCanonical(make([]byte, 0, len(payload)), s)
+	around, err := seal.AppendCanonical(make([]byte, 0, max(0, len(payload)-len(body))), s)
 	if err != nil {
 		return false
 	}

@@ -17,14 +17,24 @@ const FirstPrevSeal = "000000000000000000000000000000000000000000000000000000000
 type checker struct{ errs []error }
 
 func (c *checker) want(ok bool, field, what string, args ...any) {
-	if !ok && len(c.errs) < 10 {
+	if !ok {
+		c.fault(field, what, args...)
+	}
+}
+
+func (c *checker) fault(field, what string, args ...any) {
+	if len(c.errs) < 10 {
 		c.errs = append(c.errs, fmt.Errorf("%s: %s", field, fmt.Sprintf(what, args...)))
 	}
 }
 
 func (c *checker) err() error { return errors.Join(c.errs...) }
 
-func (c *checker) id(field, s string) { c.want(validID(s), field, "%q is not an id", s) }
+func (c *checker) id(field, s string) {
+	if !validID(s) {
+		c.fault(field, "%q is not an id", s)
+	}
+}
 func (c *checker) maybeID(field, s string) {
 	if s != "" {
 		c.id(field, s)
@@ -32,7 +42,9 @@ func (c *checker) maybeID(field, s string) {
 }
 
 func (c *checker) digest(field, s string) {
-	c.want(seal.ValidDigest(s), field, "%q is not a SHA-256 digest", s)
+	if !seal.ValidDigest(s) {
+		c.fault(field, "%q is not a SHA-256 digest", s)
+	}
 }
 
 func (c *checker) maybeDigest(field, s string) {
@@ -41,17 +53,28 @@ func (c *checker) maybeDigest(field, s string) {
 	}
 }
 
-func (c *checker) code(field, s string) { c.want(validCode(s), field, "%q is not a code", s) }
-
-func (c *checker) text(field, s string) {
-	c.want(len(s) <= maxText, field, "%d bytes are more than %d", len(s), maxText)
+func (c *checker) code(field, s string) {
+	if !validCode(s) {
+		c.fault(field, "%q is not a code", s)
+	}
 }
 
-func (c *checker) natural(field string, n int64) { c.want(n >= 0, field, "%d is negative", n) }
+func (c *checker) text(field, s string) {
+	if len(s) > maxText {
+		c.fault(field, "%d bytes are more than %d", len(s), maxText)
+	}
+}
+
+func (c *checker) natural(field string, n int64) {
+	if n < 0 {
+		c.fault(field, "%d is negative", n)
+	}
+}
 
 func (c *checker) time(field, s string) {
-	_, err := time.Parse(time.RFC3339Nano, s)
-	c.want(err == nil && strings.HasSuffix(s, "Z"), field, "%q is not a time in RFC 3339 and UTC", s)
+	if _, err := time.Parse(time.RFC3339Nano, s); err != nil || !strings.HasSuffix(s, "Z") {
+		c.fault(field, "%q is not a time in RFC 3339 and UTC", s)
+	}
 }
 
 // validID accepts up to 200 letters, digits and ._:+/@-, not beginning with a

@@ -174,22 +174,19 @@ func (e *encoder) text(s string) error {
 // appendString appends s, which is valid UTF-8, as RFC 8785 spells it.
 func appendString(b []byte, s string) []byte {
 	b = append(b, '"')
-	done := 0
-	for i := range len(s) {
-		c := s[i]
-		if c >= 0x20 && c != '"' && c != '\\' {
-			continue
+	for {
+		n := plain(s)
+		b = append(b, s[:n]...)
+		if n == len(s) {
+			return append(b, '"')
 		}
-		b = append(b, s[done:i]...)
-		done = i + 1
-		if at := strings.IndexByte("\"\\\b\f\n\r\t", c); at >= 0 {
+		if at := strings.IndexByte("\"\\\b\f\n\r\t", s[n]); at >= 0 {
 			b = append(b, '\\', `"\bfnrt`[at])
 		} else {
-			b = fmt.Appendf(b, `\u%04x`, c)
+			b = fmt.Appendf(b, `\u%04x`, s[n])
 		}
+		s = s[n+1:]
 	}
-	b = append(b, s[done:]...)
-	return append(b, '"')
 }
 
 // compareKeys orders keys, which are valid UTF-8, by their UTF-16 units. Bytes

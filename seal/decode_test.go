@@ -420,3 +420,25 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+func TestPlainStopsAtEachSpecialByte(t *testing.T) {
+	for n := range 20 {
+		text := strings.Repeat("\x7f", n)
+		if got := plain(text); got != n {
+			t.Errorf("of %d plain bytes: %d", n, got)
+		}
+		for at := range n {
+			for c := range 256 {
+				b := []byte(text)
+				b[at] = byte(c)
+				want := n
+				if c < 0x20 || c == '"' || c == '\\' {
+					want = at
+				}
+				if got := plain(b); got != want {
+					t.Fatalf("%d bytes with %#x at %d: %d, want %d", n, c, at, got, want)
+				}
+			}
+		}
+	}
+}

@@ -7,7 +7,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"strconv"
 )
 
 // PayloadInToto is the payload type of in-toto statements.
@@ -44,22 +43,26 @@ type signature struct {
 
 // PAE returns the bytes that a DSSE signature covers.
 func PAE(payloadType string, payload []byte) []byte {
-	b := make([]byte, 0, len("DSSEv1 ")+len(payloadType)+len(payload)+2*20+2)
-	b = append(b, "DSSEv1 "...)
-	b = strconv.AppendInt(b, int64(len(payloadType)), 10)
-	b = append(b, ' ')
-	b = append(b, payloadType...)
-	b = append(b, ' ')
-	b = strconv.AppendInt(b, int64(len(payload)), 10)
-	b = append(b, ' ')
-	return append(b, payload...)
+	return append(paeHead(payloadType, payload), payload...)
+}
+
+// paeHead returns what stands before the payload in PAE.
+func paeHead(payloadType string, payload []byte) []byte {
+	return fmt.Appendf(nil, "DSSEv1 %d %s %d ", len(payloadType), payloadType, len(payload))
+}
+
+// paeSum returns the SHA-256 of PAE.
+func paeSum(payloadType string, payload []byte) []byte {
+	h := sha256.New()
+	h.Write(paeHead(payloadType, payload))
+	h.Write(payload)
+	return h.Sum(nil)
 }
 
 // Sign returns payload in an envelope with k's signature. Equal arguments give
 // equal bytes.
 func Sign(k *PrivateKey, payloadType string, payload []byte) ([]byte, error) {
-	sum := sha256.Sum256(PAE(payloadType, payload))
-	sig, err := k.key.Sign(nil, sum[:], crypto.SHA256) // nil: deterministic, RFC 6979
+	sig, err := k.key.Sign(nil, paeSum(payloadType, payload), crypto.SHA256) // nil: deterministic, RFC 6979
 	if err != nil {
 		return nil, fmt.Errorf("sign: %w", err)
 	}
@@ -141,14 +144,13 @@ func Open(data []byte, payloadType string, ring Keyring, role Role) ([]byte, Key
 	if err != nil {
 		return nil, Key{}, err
 	}
-	pae := PAE(payloadType, u.Payload)
 	candidates, wrongRole := 0, false
 	for _, k := range ring.keys {
 		if u.KeyID != "" && u.KeyID != k.Public.ID() {
 			continue
 		}
 		candidates++
-		if !verifies(k.parsed, pae, u.sig) {
+		if !verifies(k.parsed, payloadType, u.Payload, u.sig) {
 			continue
 		}
 		if k.Role == role {

@@ -187,14 +187,14 @@ func (p PublicKey) parsed() crypto.PublicKey {
 	return key
 }
 
-// verifies reports whether sig is the signature over message by a parsed key.
-func verifies(key crypto.PublicKey, message, sig []byte) bool {
+// verifies reports whether sig is the signature by a parsed key over the PAE of
+// payload.
+func verifies(key crypto.PublicKey, payloadType string, payload, sig []byte) bool {
 	switch k := key.(type) {
 	case *ecdsa.PublicKey:
-		sum := sha256.Sum256(message)
-		return ecdsa.VerifyASN1(k, sum[:], sig)
+		return ecdsa.VerifyASN1(k, paeSum(payloadType, payload), sig)
 	case ed25519.PublicKey:
-		return ed25519.Verify(k, message, sig)
+		return ed25519.Verify(k, PAE(payloadType, payload), sig)
 	}
 	return false
 }

@@ -182,7 +182,7 @@ type members struct {
 	dst  reflect.Value
 	next int             // of a struct: the field that follows the last one
 	had  []bool          // of a struct: the fields that were there
-	seen map[string]bool // of all others: the keys
+	seen map[string]bool // of what is set later or never: the keys
 }
 
 // member reads what follows a key.
@@ -192,13 +192,22 @@ func (s *scanner) member(m *members, key []byte) error {
 		if err != nil {
 			return err
 		}
-		if err := s.colon(); err != nil {
+		if !m.dst.IsValid() {
+			return s.afterColon(f.plan, reflect.Value{})
+		}
+		return s.afterColon(f.plan, m.dst.FieldByIndex(f.index))
+	}
+	if m.plan.shape == mapShape && m.dst.IsValid() {
+		k := reflect.ValueOf(string(key)).Convert(m.plan.typ.Key())
+		if m.dst.MapIndex(k).IsValid() {
+			return fail("duplicate key")
+		}
+		elem := reflect.New(m.plan.elem.typ).Elem()
+		if err := s.afterColon(m.plan.elem, elem); err != nil {
 			return err
 		}
-		if !m.dst.IsValid() {
-			return s.value(f.plan, reflect.Value{})
-		}
-		return s.value(f.plan, m.dst.FieldByIndex(f.index))
+		m.dst.SetMapIndex(k, elem)
+		return nil
 	}
 	if m.seen[string(key)] {
 		return fail("duplicate key")
@@ -207,21 +216,10 @@ func (s *scanner) member(m *members, key []byte) error {
 		m.seen = map[string]bool{}
 	}
 	m.seen[string(key)] = true
-	if err := s.colon(); err != nil {
-		return err
+	if m.plan.shape == mapShape {
+		return s.afterColon(m.plan.elem, reflect.Value{})
 	}
-	if m.plan.shape != mapShape {
-		return s.value(anyPlan, reflect.Value{})
-	}
-	if !m.dst.IsValid() {
-		return s.value(m.plan.elem, reflect.Value{})
-	}
-	elem := reflect.New(m.plan.elem.typ).Elem()
-	if err := s.value(m.plan.elem, elem); err != nil {
-		return err
-	}
-	m.dst.SetMapIndex(reflect.ValueOf(string(key)).Convert(m.plan.typ.Key()), elem)
-	return nil
+	return s.afterColon(anyPlan, reflect.Value{})
 }
 
 // field finds the field of a key, which in canonical JSON is mostly the next.
@@ -245,12 +243,12 @@ func (m *members) field(key []byte) (*field, error) {
 	return &fields[i], nil
 }
 
-func (s *scanner) colon() error {
+func (s *scanner) afterColon(p *plan, dst reflect.Value) error {
 	if s.peek() != ':' {
 		return fail("a colon is due after a key")
 	}
 	s.pos++
-	return nil
+	return s.value(p, dst)
 }
 
 func (s *scanner) array(p *plan, dst reflect.Value) error {
@@ -322,10 +320,30 @@ func (s *scanner) str() ([]byte, error) {
 				return nil, err
 			}
 		default:
-			s.pos++
+			s.pos += plain(s.data[s.pos:])
 		}
 	}
 	return nil, fail("the text ends inside a string")
+}
+
+// plain returns how many bytes b begins with that stand for themselves in a JSON
+// string: no control characters, quotes or backslashes.
+func plain[T []byte | string](b T) int {
+	const ones, tops = 0x0101010101010101, 0x8080808080808080 // the lowest and the highest bit of each of 8 bytes
+	i := 0
+	for ; i+8 <= len(b); i += 8 {
+		x := uint64(b[i]) | uint64(b[i+1])<<8 | uint64(b[i+2])<<16 | uint64(b[i+3])<<24 |
+			uint64(b[i+4])<<32 | uint64(b[i+5])<<40 | uint64(b[i+6])<<48 | uint64(b[i+7])<<56
+		quote, slash := x^ones*'"', x^ones*'\\' // zero where there is one
+		// A subtraction sets the top bit of the lowest byte that is too small.
+		if ((x-ones*0x20)&^x|(quote-ones)&^quote|(slash-ones)&^slash)&tops != 0 {
+			break
+		}
+	}
+	for i < len(b) && b[i] >= 0x20 && b[i] != '"' && b[i] != '\\' {
+		i++
+	}
+	return i
 }
 
 // escape reads one escape sequence; both halves of a surrogate pair are one.
