@@ -173,7 +173,7 @@ func (r *run) dependencies(ctx context.Context, tree fs.FS) error {
 			"%d files of go.sum or go.work.sum are neither in a download cache nor reachable, first: %s; run `go mod download` with network access, then check again",
 			len(set.Missing), set.Missing[0]))
 	}
-	return nil
+	return r.vendored(ctx, tree)
 }
 
 // goMounts are what every program of a Go check sees: the tools, the tree, the

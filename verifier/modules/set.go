@@ -95,19 +95,25 @@ func (s *Store) link(gomodcache string, x file) error {
 	if err := writeNew(at+"hash", []byte(x.h1)); err != nil {
 		return err
 	}
-	escaped, err := module.EscapePath(x.Path)
+	dir, err := dirName(x.Version)
 	if err != nil {
 		return err
 	}
-	version, err := module.EscapeVersion(x.Version.Version)
-	if err != nil {
-		return err
-	}
-	to := filepath.Join(gomodcache, filepath.FromSlash(escaped)+"@"+version)
+	to := filepath.Join(gomodcache, dir)
 	if err := mkdirs(filepath.Dir(to)); err != nil {
 		return err
 	}
 	return linkTree(s.path(x), to)
+}
+
+// dirName is the folder of a module in a GOMODCACHE.
+func dirName(v module.Version) (string, error) {
+	escaped, err := module.EscapePath(v.Path)
+	if err != nil {
+		return "", err
+	}
+	version, err := module.EscapeVersion(v.Version)
+	return filepath.FromSlash(escaped) + "@" + version, err
 }
 
 func linkTree(from, to string) error {
