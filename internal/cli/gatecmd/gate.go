@@ -2,7 +2,8 @@
 //
 // Both commands execute nothing, write nothing into the worktree and never wait
 // for the lane. Without RUN they hash the worktree, every byte read now, and
-// judge that tree; --commit judges a commit's tree. `read` exits 0 when it
+// judge that tree; --commit judges a commit's tree, named as for `verifier run`
+// and recorded by its full id. `read` exits 0 when it
 // printed a report; `check` alone judges: 0 only if every required claim is
 // green.
 package gatecmd
@@ -76,7 +77,7 @@ func newCheck(f *cli.Factory) *cobra.Command {
 green: nothing speaks against it, nothing is missing, and it is at or above the
 floor, the higher of the policy's and --floor. Otherwise, also when nothing was
 checked, it exits 1.`,
-		Example: "  striatum gate check\n  striatum gate check --floor verified --require-isolated\n  striatum gate check --commit FULL-ID --vsa summary.dsse.json",
+		Example: "  striatum gate check\n  striatum gate check --floor verified --require-isolated\n  striatum gate check --commit HEAD --vsa summary.dsse.json",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.take(args)
@@ -99,7 +100,7 @@ func (o *Options) addFlags(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringVar(&o.Worktree, "worktree", "", "a `folder` of the worktree (default: the working directory)")
 	fl.BoolVar(&o.Exact, "worktree-exact", false, "take the folder itself as the top of the worktree")
-	fl.StringVar(&o.Commit, "commit", "", "judge the tree of this commit, named by its full `id`")
+	fl.StringVar(&o.Commit, "commit", "", "judge the tree of this `revision` (full id, HEAD, branch or tag); the report names the commit by its full id")
 	fl.BoolVarP(&o.All, "verbose", "v", false, "print every basis of each claim")
 	cli.AddOutput(cmd, &o.Output)
 }
@@ -117,9 +118,6 @@ func judge(ctx context.Context, f *cli.Factory, o Options) (report gate.Report, 
 		if q.Floor, err = claim.ParseStatus(o.Floor); err != nil || q.Floor == claim.Designed {
 			return gate.Report{}, problem.New(problem.Usage, fmt.Sprintf("--floor is %q", o.Floor), "", `want "asserted" or "verified"`)
 		}
-	}
-	if o.Commit != "" && !fullID(o.Commit) {
-		return gate.Report{}, problem.New(problem.Usage, fmt.Sprintf("--commit is %q", o.Commit), "a gate judges a commit by its full id, since a name may come to mean another", "run: git rev-parse "+o.Commit)
 	}
 	top, err := o.top(f)
 	if err != nil {
@@ -173,19 +171,6 @@ func (o *Options) top(f *cli.Factory) (string, error) {
 		return dir, nil
 	}
 	return snapshot.FindTop(dir)
-}
-
-// fullID reports whether s is a whole commit id, SHA-1 or SHA-256.
-func fullID(s string) bool {
-	if len(s) != 40 && len(s) != 64 {
-		return false
-	}
-	for _, r := range s {
-		if (r < '0' || r > '9') && (r < 'a' || r > 'f') {
-			return false
-		}
-	}
-	return true
 }
 
 // verdict is the exit of `gate check`: nil only for green.

@@ -90,22 +90,19 @@ func filesOf(manifest []byte, read daemon.Files) (files daemon.Files, same bool)
 	return files, true
 }
 
-// commit reads a commit's blobs into a folder of its own, which is removed
-// again.
-func (s subject) commit(ctx context.Context, id string) (tree gate.Tree, files daemon.Files, err error) {
+// commit reads the blobs of the commit that rev names now into a folder of its
+// own, which is removed again.
+func (s subject) commit(ctx context.Context, rev string) (tree gate.Tree, files daemon.Files, err error) {
 	dir, err := os.MkdirTemp("", "striatum-gate-")
 	if err != nil {
-		return gate.Tree{}, nil, fmt.Errorf("read commit %s: %w", id, err)
+		return gate.Tree{}, nil, fmt.Errorf("read revision %q: %w", rev, err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	snap, err := snapshot.FreezeCommit(ctx, s.top, id, snapshot.Store{Dir: filepath.Join(dir, "store")}, s.options)
+	snap, err := snapshot.FreezeCommit(ctx, s.top, rev, snapshot.Store{Dir: filepath.Join(dir, "store")}, s.options)
 	if err != nil {
 		return gate.Tree{}, nil, err
 	}
-	if snap.GitCommit != id {
-		return gate.Tree{}, nil, problem.New(problem.Usage, fmt.Sprintf("read commit %s", id), fmt.Sprintf("that names the commit %s", snap.GitCommit), "name a commit by its full id")
-	}
 	files, err = embedded.PolicyFiles(snap.Dir)
-	tree = gate.Tree{SHA256: snap.TreeSHA256, Source: "commit:" + id, ManifestSHA256: snap.ManifestSHA256}
+	tree = gate.Tree{SHA256: snap.TreeSHA256, Source: "commit:" + snap.GitCommit, ManifestSHA256: snap.ManifestSHA256}
 	return tree, files, err
 }

@@ -16,18 +16,19 @@ import (
 // Report is what the policy commands print with --output json. Digest is that
 // of the worktree's files, empty without any.
 type Report struct {
-	Home         string  `json:"home"`
-	Store        string  `json:"store"`
-	Trust        string  `json:"trust"`
-	RepositoryID string  `json:"repository_id"`
-	Worktree     string  `json:"worktree"`
-	Digest       string  `json:"digest"`
-	Accepted     string  `json:"accepted_digest"`
-	AcceptedBy   string  `json:"accepted_by"`
-	AcceptedAt   string  `json:"accepted_at"`
-	Counts       bool    `json:"counts"` // the worktree's policy is the accepted one
-	Files        []File  `json:"files"`
-	Claims       []Claim `json:"claims"`
+	SchemaVersion string  `json:"schema_version"` // striatum.policy_comparison.v1
+	Home          string  `json:"home"`
+	Store         string  `json:"store"`
+	Trust         string  `json:"trust"`
+	RepositoryID  string  `json:"repository_id"`
+	Worktree      string  `json:"worktree"`
+	Digest        string  `json:"digest"`
+	Accepted      string  `json:"accepted_digest"`
+	AcceptedBy    string  `json:"accepted_by"`
+	AcceptedAt    string  `json:"accepted_at"`
+	Counts        bool    `json:"counts"` // the worktree's policy is the accepted one
+	Files         []File  `json:"files"`
+	Claims        []Claim `json:"claims"`
 }
 
 // Change says how a file stands to the accepted policy.
@@ -59,8 +60,8 @@ type Claim struct {
 func (h *here) report() (Report, error) {
 	svc := h.session.Service
 	r := Report{
-		Home: svc.Home(), Store: svc.StoreName(), Trust: string(svc.StoreClass()), RepositoryID: h.repo.ID,
-		Worktree: h.worktree.Path, Digest: h.digest, Files: []File{}, Claims: []Claim{},
+		SchemaVersion: "striatum.policy_comparison.v1", Home: svc.Home(), Store: svc.StoreName(),
+		Trust: string(svc.StoreClass()), RepositoryID: h.repo.ID, Worktree: h.worktree.Path, Digest: h.digest, Files: []File{}, Claims: []Claim{},
 	}
 	if h.found {
 		r.Accepted, r.AcceptedBy, r.AcceptedAt = h.accepted.Digest, h.accepted.By, h.accepted.At
@@ -143,7 +144,7 @@ func (h *here) print(s cli.Streams, out cli.Output) error {
 		fmt.Fprintf(&b, "requires   %s by %s, allowed skips: %s\n", c.ID, orNone(c.CheckID), cli.Escape(c.Skips))
 	}
 	if r.Digest != "" && !r.Counts && invalid == nil {
-		fmt.Fprintf(&b, "to accept: striatum policy accept --digest %s\n", r.Digest)
+		fmt.Fprintf(&b, "to accept: striatum policy accept --digest %s --token-file FILE\n", r.Digest)
 	}
 	if _, err := io.WriteString(s.Out, b.String()); err != nil {
 		return err

@@ -57,6 +57,18 @@ func TestEveryCommandHasAnExampleAndOneLineOfWhatItDoes(t *testing.T) {
 	visit(rootcmd.New(&cli.Factory{}))
 }
 
+// The commands that need a home or a worktree have scripts of their own for it.
+func TestJSONIsAnObjectThatBeginsWithItsMarker(t *testing.T) {
+	for marker, args := range map[string][]string{
+		"striatum.version.v1": {"version"}, "striatum.workflow_catalog.v1": {"workflow", "shapes"},
+	} {
+		code, stdout, stderr := run(t, append(args, "--output", "json")...)
+		if want := "{\n  \"schema_version\": \"" + marker + "\",\n"; code != 0 || !strings.HasPrefix(stdout, want) {
+			t.Errorf("%v: exit %d, got %q, stderr %q", args, code, stdout, stderr)
+		}
+	}
+}
+
 func TestUnknownCommandsAndFlagsAreUsageErrors(t *testing.T) {
 	for _, args := range [][]string{{"frobnicate"}, {"--frobnicate"}, {"gate", "frobnicate"}, {"gate", "read", "--frobnicate"}} {
 		code, stdout, stderr := run(t, args...)

@@ -17,17 +17,18 @@ var version string
 
 // Info is what `striatum version --output json` prints.
 type Info struct {
-	Version  string `json:"version"`
-	Commit   string `json:"commit"`
-	Modified bool   `json:"modified"`
-	Go       string `json:"go"`
-	OS       string `json:"os"`
-	Arch     string `json:"arch"`
+	SchemaVersion string `json:"schema_version"` // striatum.version.v1
+	Version       string `json:"version"`
+	Commit        string `json:"commit"`
+	Modified      bool   `json:"modified"`
+	Go            string `json:"go"`
+	OS            string `json:"os"`
+	Arch          string `json:"arch"`
 }
 
 // Read returns what this binary knows of itself.
 func Read() Info {
-	info := Info{Version: version, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
+	info := Info{SchemaVersion: "striatum.version.v1", Version: version, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
 	bi, ok := debug.ReadBuildInfo()
 	if ok {
 		if info.Version == "" {
