@@ -40,6 +40,7 @@ var (
 	ErrNotFound    = errors.New("not found")
 	ErrConflict    = errors.New("it is there already, or something it builds on is not the newest or not there")
 	ErrBusy        = errors.New("the store is busy")
+	ErrUnavailable = errors.New("the store cannot be reached")
 	ErrReadOnly    = errors.New("the store cannot be written")
 	ErrFull        = errors.New("no space is left for the store")
 	ErrCorrupt     = errors.New("the store is damaged")
@@ -126,7 +127,8 @@ type Reader interface {
 // Writer reads and appends. Each Add method returns the position of the new
 // row. It returns ErrConflict for a row whose key is there already (a lane's
 // key, a token's hash, a receipt's seal, an opened record's name, the
-// successor of a ledger) and for one that names something that is not there (a blob, the lane,
+// successor of a ledger; on PostgreSQL also an attestation that repeats one
+// that is not revoked, and a second revocation of it) and for one that names something that is not there (a blob, the lane,
 // token or attestation that it is about).
 type Writer interface {
 	Reader

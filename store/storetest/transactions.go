@@ -49,7 +49,7 @@ func testPaging(t *testing.T, s store.Store) {
 	const many = store.MaxPage + 2
 	update(t, s, func(ctx context.Context, w store.Writer) error {
 		for n := range many {
-			if _, err := w.AddAttestation(ctx, store.Attestation{RepositoryID: "repo-1", By: digest(n)}); err != nil {
+			if _, err := w.AddAttestation(ctx, store.Attestation{RepositoryID: "repo-1", ClosureSHA256: digest(n), By: digest(n)}); err != nil {
 				return err
 			}
 		}

@@ -9,10 +9,7 @@ import (
 	"striatum/store"
 )
 
-const (
-	sqlHasBlob = `SELECT 1 FROM blobs WHERE sha256 = $1`
-	sqlPutBlob = `INSERT INTO blobs (sha256, data) VALUES ($1, $2)`
-)
+const sqlPutBlob = `INSERT INTO blobs (sha256, data) SELECT $1, $2 WHERE NOT EXISTS (SELECT 1 FROM blobs WHERE sha256 = $1)`
 
 // PutBlob implements store.Writer.
 func (t *Tx) PutBlob(ctx context.Context, data []byte) (string, error) {
@@ -23,14 +20,7 @@ func (t *Tx) PutBlob(ctx context.Context, data []byte) (string, error) {
 		data = []byte{} // nil would be NULL
 	}
 	digest := seal.SHA256Hex(data)
-	err := t.conn.One(ctx, "keep blob", sqlHasBlob, []any{digest}, func(row Scanner) error {
-		var there int
-		return row.Scan(&there)
-	})
-	if errors.Is(err, store.ErrNotFound) {
-		err = t.conn.Exec(ctx, "keep blob", sqlPutBlob, digest, data)
-	}
-	return digest, err
+	return digest, t.conn.Exec(ctx, "keep blob", sqlPutBlob, digest, data)
 }
 
 const sqlAddRepository = `INSERT INTO repositories (position, repository_id, path, device, inode) VALUES ($1, $2, $3, $4, $5)`
