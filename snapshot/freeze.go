@@ -127,6 +127,7 @@ func (s *session) attempt() (snap Snapshot, err error) {
 		return Snapshot{}, err
 	}
 	snap = describe(top, w.findings)
+	snap.Ignored, snap.IgnoredMore = w.ignored.list()
 	snap.Files, snap.Bytes = w.files.Load(), contentBytes(top)
 	if w.out != nil {
 		if err := w.out.complete(top, &snap); err != nil {

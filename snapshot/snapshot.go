@@ -99,8 +99,15 @@ type Snapshot struct {
 	GitCommit      string // full id, if the tree is a commit's
 	Files, Bytes   int64  // files and links; content of files
 	Findings       []Finding
-	Dir            string // the frozen tree; empty for a digest
-	ManifestPath   string // empty for a digest
+	// Ignored are paths that the ignore rules left out where the walk met them:
+	// folders, which end in "/" and were not looked into, and files named *.go.
+	// They are the first MaxIgnored, ascending; there are IgnoredMore others. A
+	// commit has none.
+	Ignored     []string
+	IgnoredMore int64
+
+	Dir          string // the frozen tree; empty for a digest
+	ManifestPath string // empty for a digest
 	// Manifest is set for a digest only; a frozen one is read from ManifestPath.
 	Manifest []byte
 }

@@ -41,6 +41,7 @@ type walker struct {
 
 	mu       sync.Mutex
 	findings []Finding
+	ignored  ignoredPaths
 	rules    []ruleFile
 }
 
@@ -257,6 +258,9 @@ func (w *walker) entry(fo *folder, e beneath.Entry, depth int64, rules *ignore.R
 	folder := kind == beneath.Directory
 	submodule := folder && w.index.IsSubmodule(path)
 	if out && !submodule && !w.tracked(path, folder) {
+		w.mu.Lock()
+		w.ignored.add(path, folder)
+		w.mu.Unlock()
 		return nil, nil
 	}
 	if int64(len(path)) > w.opt.Limits.PathBytes {

@@ -75,6 +75,10 @@ func prepareGo(ctx context.Context, r *run) error {
 	if len(discovery.Unread) > 0 {
 		return r.overBound(fmt.Sprintf("read the imports of %q: they are not within %d bytes", discovery.Unread[0], gocheck.MaxSourceBytes))
 	}
+	if findings, err = gocheck.IgnoredFindings(tree, module, r.source.params, r.snap.Ignored, r.snap.IgnoredMore); err != nil {
+		return err
+	}
+	r.body.Findings = append(r.body.Findings, findings...)
 	r.source.discovery = discovery
 	return r.dependencies(ctx, tree)
 }
@@ -161,6 +165,9 @@ func (r *run) dependencies(ctx context.Context, tree fs.FS) error {
 	r.modules = set
 	r.body.Inputs.Dependencies = &receipt.Dependencies{
 		Digest: set.Digest, SumDB: set.SumDB, Accepted: set.Accepted, FirstSeen: set.FirstSeen, Self: set.Self,
+	}
+	if set.SumDBTrouble != "" {
+		r.finding("sumdb_trouble", path.Join(r.source.module.Dir, "go.sum"), cut(set.SumDBTrouble, 2000))
 	}
 	for _, t := range set.Tampered {
 		r.incident("dependency_tampered", receipt.MakesFailed, t.String())

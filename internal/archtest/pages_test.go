@@ -50,3 +50,38 @@ func TestArchitecturePageHasEveryPackage(t *testing.T) {
 		}
 	}
 }
+
+// findingCode matches where the lane, a Go check or a snapshot gives a finding
+// its code.
+var findingCode = regexp.MustCompile(`(?:\.(?:find|finding|outside)\([a-zA-Z.]*,? ?"|receipt\.Finding\{\s*Code: "|\s+Code = ")([a-z_]+)"`)
+
+func TestGoChecksPageHasEveryFinding(t *testing.T) {
+	text := read(t, "docs/go-checks.md")
+	seen := map[string]bool{}
+	for _, dir := range []string{"verifier", "verifier/gocheck", "snapshot"} {
+		files, err := filepath.Glob(filepath.Join("..", "..", dir, "*.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			source, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range findingCode.FindAllSubmatch(source, -1) {
+				code := string(m[1])
+				if seen[code] = true; !strings.Contains(text, "`"+code+"`") {
+					t.Errorf("docs/go-checks.md does not explain %s", code)
+				}
+			}
+		}
+	}
+	for _, code := range []string{"go_file_ignored", "dependency_missing", "subtest_names_vary", "use_outside_tree", "bidi_name"} {
+		if !seen[code] {
+			t.Errorf("this test does not see %s", code)
+		}
+	}
+}

@@ -242,7 +242,7 @@ func (c *census) walk(dir string, top bool) error {
 	if dir != "." && hiddenDir(name) {
 		return c.excludedTree(dir)
 	}
-	if c.ignored(dir) {
+	if c.module.ignores(dir) {
 		c.notes.find("package_ignored", dir, "an ignore line of go.mod leaves this folder out of ./...")
 		return nil
 	}
@@ -270,14 +270,14 @@ func (c *census) walk(dir string, top bool) error {
 	return nil
 }
 
-// ignored applies the ignore lines of go.mod as the go command does: "./p" is a
+// ignores applies the ignore lines of go.mod as the go command does: "./p" is a
 // prefix of the folder relative to the module, "p" any part of it.
-func (c *census) ignored(dir string) bool {
-	rel := relative(c.module.Dir, dir)
+func (m Module) ignores(dir string) bool {
+	rel := relative(m.Dir, dir)
 	if rel == "" {
 		return false
 	}
-	for _, line := range c.module.ignored {
+	for _, line := range m.ignored {
 		p, anchored := strings.CutPrefix(line, "./")
 		p = "/" + strings.Trim(path.Clean(p), "/") + "/"
 		if anchored && strings.HasPrefix("/"+rel+"/", p) || !anchored && strings.Contains("/"+rel+"/", p) {
