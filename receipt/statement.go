@@ -71,15 +71,15 @@ func sealWithin(body []byte, digest string) (sealDigest string, found bool) {
 const opens = `{"_type":"` + statementType + `","predicate":{"configuration":[{`
 
 // isStatement reports whether payload is the statement of r in canonical JSON.
-// body is r in canonical JSON.
+// body is r in canonical JSON; what its array holds behind it is overwritten.
 func isStatement(payload []byte, r *Receipt, body []byte) bool {
 	s := statementOf(r)
 	s.Predicate.Configuration[0].Annotations = nil
-	around, err := seal.AppendCanonical(make([]byte, 0, max(0, len(payload)-len(body))), s)
+	both, err := seal.AppendCanonical(body, s)
 	if err != nil {
 		return false
 	}
-	after, ok := bytes.CutPrefix(around, []byte(opens))
+	after, ok := bytes.CutPrefix(both[len(body):], []byte(opens))
 	for _, part := range [][]byte{[]byte(opens + `"annotations":`), body, []byte(","), after} {
 		if !ok {
 			return false

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -195,6 +196,29 @@ func TestDecodeLeavesToEncodingJSONWhatIsItsOwn(t *testing.T) {
 		}
 		if got.Deep != &pointer || got.Next != nil || got.Names != nil {
 			t.Errorf("Decode(%s) changed its target", in)
+		}
+	}
+}
+
+func TestDecodeSeesEachDuplicateInAWideStruct(t *testing.T) {
+	var fields []reflect.StructField
+	var text strings.Builder
+	for i := range 130 {
+		fields = append(fields, reflect.StructField{Name: fmt.Sprintf("F%03d", i), Type: reflect.TypeFor[int]()})
+		fmt.Fprintf(&text, `"F%03d":%d,`, i, i)
+	}
+	wide := reflect.New(reflect.StructOf(fields))
+	if err := Decode([]byte("{"+strings.TrimSuffix(text.String(), ",")+"}"), wide.Interface(), Limits{}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 130 {
+		if got := wide.Elem().Field(i).Int(); got != int64(i) {
+			t.Errorf("field %d is %d", i, got)
+		}
+		again := fmt.Sprintf(`{%s"F%03d":1}`, text.String(), i)
+		var de *DecodeError
+		if err := Decode([]byte(again), wide.Interface(), Limits{}); !errors.As(err, &de) || de.Reason != "duplicate key" || de.Pointer != fmt.Sprintf("/F%03d", i) {
+			t.Errorf("field %d twice: %v", i, err)
 		}
 	}
 }

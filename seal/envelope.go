@@ -102,8 +102,17 @@ type Unverified struct {
 
 // Peek parses an envelope without verifying it. Its only error is ErrMalformed.
 func Peek(data []byte, payloadType string) (Unverified, error) {
+	// A payload that stands where it must is cut out, for it is most of the text.
+	text, payload, cut := data, []byte(nil), false
+	if after, ok := bytes.CutPrefix(data, []byte(head)); ok && len(data) <= MaxEnvelope {
+		if n := bytes.IndexByte(after, '"'); n >= 0 {
+			if payload, cut = base64Exact(after[:n]); cut {
+				text = append([]byte(head), after[n:]...)
+			}
+		}
+	}
 	var e envelope
-	if err := Decode(data, &e, Limits{Bytes: MaxEnvelope, Depth: 4}); err != nil {
+	if err := Decode(text, &e, Limits{Bytes: MaxEnvelope, Depth: 4}); err != nil {
 		return Unverified{}, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
 	if e.PayloadType != payloadType {
@@ -112,27 +121,26 @@ func Peek(data []byte, payloadType string) (Unverified, error) {
 	if len(e.Signatures) != 1 {
 		return Unverified{}, fmt.Errorf("%w: %d signatures where one is due", ErrMalformed, len(e.Signatures))
 	}
-	payload, ok := base64Exact(e.Payload)
-	if !ok {
+	if _, ok := base64Exact([]byte(e.Payload)); !ok {
 		return Unverified{}, fmt.Errorf("%w: the payload is not plain base64", ErrMalformed)
 	}
-	sig, ok := base64Exact(e.Signatures[0].Sig)
+	sig, ok := base64Exact([]byte(e.Signatures[0].Sig))
 	if !ok || len(sig) == 0 {
 		return Unverified{}, fmt.Errorf("%w: the signature is not plain base64", ErrMalformed)
 	}
 	end, err := tail(e.PayloadType, e.Signatures[0])
-	middle, begins := bytes.CutPrefix(data, []byte(head))
-	middle, ends := bytes.CutSuffix(middle, end)
-	if err != nil || !begins || !ends || string(middle) != e.Payload {
+	if err != nil || !cut || !bytes.Equal(text[len(head):], end) {
 		return Unverified{}, fmt.Errorf("%w: not canonical JSON", ErrMalformed)
 	}
 	return Unverified{Payload: payload, KeyID: e.Signatures[0].KeyID, sig: sig}, nil
 }
 
+var strictBase64 = base64.StdEncoding.Strict()
+
 // base64Exact decodes standard padded base64 that has no other spelling: without
 // line ends, which the decoder skips, and without bits that it would not use.
-func base64Exact(s string) ([]byte, bool) {
-	b, err := base64.StdEncoding.Strict().DecodeString(s)
+func base64Exact(s []byte) ([]byte, bool) {
+	b, err := strictBase64.AppendDecode(nil, s)
 	return b, err == nil && base64.StdEncoding.EncodedLen(len(b)) == len(s)
 }
 

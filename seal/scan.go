@@ -20,6 +20,10 @@ type scanner struct {
 	depth    int
 	maxDepth int
 	refused  error // the first that encoding/json or a type's own method made
+
+	// recent holds strings that were set, at the place that their length and last
+	// bytes say: documents repeat digests and words, and then share them.
+	recent [64]string
 }
 
 func fail(format string, args ...any) error {
@@ -114,7 +118,7 @@ func (s *scanner) fitting(p *plan, dst reflect.Value) error {
 		}
 		text, err := s.str()
 		if err == nil && dst.IsValid() {
-			dst.SetString(string(text))
+			dst.SetString(s.shared(text))
 		}
 		return err
 	case c == '-' || c >= '0' && c <= '9':
@@ -181,8 +185,8 @@ type members struct {
 	plan *plan
 	dst  reflect.Value
 	next int             // of a struct: the field that follows the last one
-	had  []bool          // of a struct: the fields that were there
-	seen map[string]bool // of what is set later or never: the keys
+	had  uint64          // of a struct: a bit for each of the first 64 fields that was there
+	seen map[string]bool // the keys that neither had nor dst tells
 }
 
 // member reads what follows a key.
@@ -209,17 +213,30 @@ func (s *scanner) member(m *members, key []byte) error {
 		m.dst.SetMapIndex(k, elem)
 		return nil
 	}
-	if m.seen[string(key)] {
+	if !m.add(64, key) {
 		return fail("duplicate key")
+	}
+	if m.plan.shape == mapShape {
+		return s.afterColon(m.plan.elem, reflect.Value{})
+	}
+	return s.afterColon(anyPlan, reflect.Value{})
+}
+
+// add notes a key, of the field i, and reports whether it is new.
+func (m *members) add(i int, key []byte) bool {
+	if i < 64 {
+		before := m.had
+		m.had |= 1 << i
+		return m.had != before
+	}
+	if m.seen[string(key)] {
+		return false
 	}
 	if m.seen == nil {
 		m.seen = map[string]bool{}
 	}
 	m.seen[string(key)] = true
-	if m.plan.shape == mapShape {
-		return s.afterColon(m.plan.elem, reflect.Value{})
-	}
-	return s.afterColon(anyPlan, reflect.Value{})
+	return true
 }
 
 // field finds the field of a key, which in canonical JSON is mostly the next.
@@ -232,13 +249,9 @@ func (m *members) field(key []byte) (*field, error) {
 			return nil, fail("unknown key")
 		}
 	}
-	if m.had == nil {
-		m.had = make([]bool, len(fields))
-	}
-	if m.had[i] {
+	if !m.add(i, key) {
 		return nil, fail("duplicate key")
 	}
-	m.had[i] = true
 	m.next = i + 1
 	return &fields[i], nil
 }
@@ -324,6 +337,19 @@ func (s *scanner) str() ([]byte, error) {
 		}
 	}
 	return nil, fail("the text ends inside a string")
+}
+
+// shared returns text as a string, if it can one that was set before.
+func (s *scanner) shared(text []byte) string {
+	place := len(text)
+	for _, c := range text[max(0, len(text)-4):] {
+		place = place*5 + int(c)
+	}
+	recent := &s.recent[place%len(s.recent)]
+	if *recent != string(text) {
+		*recent = string(text)
+	}
+	return *recent
 }
 
 // plain returns how many bytes b begins with that stand for themselves in a JSON
