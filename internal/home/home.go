@@ -76,7 +76,7 @@ func Locate(getenv func(string) string) (string, error) {
 }
 
 // Open opens the home in dir and makes what is missing; created names that in
-// the order it was made. Randomness is for keys. Errors are problems: Refused
+// the order it was made, also where the rest could not be. Randomness is for keys. Errors are problems: Refused
 // for a home that others could use, Missing for one that cannot be written.
 func Open(ctx context.Context, dir string, random io.Reader) (h *Home, created []string, err error) {
 	if random == nil {
@@ -95,21 +95,21 @@ func Open(ctx context.Context, dir string, random io.Reader) (h *Home, created [
 	}
 	release, err := filelock.Lock(ctx, filepath.Join(dir, ".lock"))
 	if err != nil {
-		return nil, nil, fault(err, dir)
+		return nil, created, fault(err, dir)
 	}
 	defer func() { err = errors.Join(err, release()) }()
 	for _, sub := range []string{"keys", "lane"} {
 		if _, err := h.makeFolder(filepath.Join(dir, sub), false); err != nil {
-			return nil, nil, err
+			return nil, created, err
 		}
 	}
 	if err := durable.SweepTemp(filepath.Join(dir, "keys")); err != nil {
-		return nil, nil, fault(err, dir)
+		return nil, created, fault(err, dir)
 	}
 	for _, name := range []string{"lane", "report"} {
 		made, err := h.makeKey(name, random)
 		if err != nil {
-			return nil, nil, err
+			return nil, created, err
 		}
 		if made {
 			created = append(created, name+" key "+h.KeyPath(name))

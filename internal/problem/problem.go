@@ -6,6 +6,7 @@ package problem
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // Kind classifies a problem. The zero Kind is Internal's neighbour: it is
@@ -64,9 +65,32 @@ func New(kind Kind, what, why, hint string) *Problem {
 	return &Problem{Kind: kind, What: what, Why: why, Hint: hint}
 }
 
-// Wrap returns a problem whose reason is err.
+// Wrap returns a problem whose reason is err, without the part at its beginning
+// that only says again on what was acted ("open /x/y: permission denied").
 func Wrap(kind Kind, err error, what, hint string) *Problem {
-	return &Problem{Kind: kind, What: what, Why: err.Error(), Hint: hint, Err: err}
+	return &Problem{Kind: kind, What: what, Why: reason(what, err.Error()), Hint: hint, Err: err}
+}
+
+// reason drops each leading part of text that ends with a name, quoted or an
+// absolute path, that what has already, or that is what itself.
+func reason(what, text string) string {
+	for {
+		part, rest, ok := strings.Cut(text, ": ")
+		if !ok {
+			return text
+		}
+		name := ""
+		if i := strings.IndexByte(part, '"'); i >= 0 && strings.HasSuffix(part, `"`) {
+			name = strings.Trim(part[i:], `"`)
+		} else if i := strings.Index(part, " /"); i >= 0 {
+			name = part[i+1:]
+		}
+		said := strings.Contains(what, `"`+name+`"`) || strings.HasSuffix(what, " "+name)
+		if part != what && (name == "" || !said) {
+			return text
+		}
+		text = rest
+	}
 }
 
 // Error returns the first two parts: "what: why".

@@ -35,18 +35,23 @@ func Open(ctx context.Context, f *cli.Factory) (*Session, error) {
 		return nil, err
 	}
 	h, created, err := home.Open(ctx, dir, f.Rand)
+	say(f, created)
 	if err != nil {
 		return nil, err
 	}
 	svc, more, closeStore, err := h.Service(ctx, f.Now, f.Rand)
+	say(f, more)
 	if err != nil {
 		return nil, err
 	}
-	s := &Session{Home: h, Service: svc, Created: append(created, more...), close: closeStore}
-	for _, c := range s.Created {
+	return &Session{Home: h, Service: svc, Created: append(created, more...), close: closeStore}, nil
+}
+
+// say says what was made, also where the rest could not be.
+func say(f *cli.Factory, created []string) {
+	for _, c := range created {
 		f.Streams.Notef("created %s", cli.Escape(c))
 	}
-	return s, nil
 }
 
 // Close closes the store.

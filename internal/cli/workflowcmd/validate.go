@@ -12,12 +12,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"striatum/allowlist"
+	"striatum/internal/beneath"
 	"striatum/internal/cli"
 	"striatum/internal/cli/embedded"
 	"striatum/internal/hostid"
 	"striatum/internal/problem"
 	"striatum/internal/worktree"
-	"striatum/snapshot"
 	"striatum/workflow"
 )
 
@@ -40,7 +40,7 @@ worktree), and to this host's pins if there are any. Every finding has a JSON
 pointer. It executes nothing.
 
 It exits 0 when the workflow is valid, 8 when all that is left is to fill or pin
-external checks, else 6.`,
+external checks, 3 when a file is a link or no regular file, else 6.`,
 		Example: "  striatum workflow validate verification/workflow.json\n  striatum workflow validate verification/workflow.json --output json",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -65,11 +65,12 @@ type validation struct {
 const PinsRefused workflow.Code = "pins_refused"
 
 func (o *validateOptions) run(ctx context.Context) error {
-	data, err := o.read()
+	root, data, err := o.read()
 	if err != nil {
 		return err
 	}
-	findings, err := o.validate(ctx, data)
+	defer func() { _ = root.Close() }() // nothing is pending in it
+	findings, err := o.validate(ctx, root, data)
 	if err != nil {
 		return err
 	}
@@ -79,30 +80,59 @@ func (o *validateOptions) run(ctx context.Context) error {
 	return o.verdict(findings)
 }
 
-func (o *validateOptions) read() ([]byte, error) {
-	st, err := os.Stat(o.path)
-	switch {
-	case err != nil:
-		return nil, problem.Wrap(problem.Usage, err, "read the workflow", "name the file, mostly "+workflow.DefaultPath)
-	case !st.Mode().IsRegular():
-		return nil, problem.New(problem.Usage, "read the workflow", fmt.Sprintf("%q is not a regular file", o.path), "name the file, mostly "+workflow.DefaultPath)
-	case st.Size() > workflow.MaxBytes:
-		return nil, problem.New(problem.Invalid, "read the workflow", fmt.Sprintf("%q has %d bytes, more than %d", o.path, st.Size(), workflow.MaxBytes), "")
+// read opens the worktree that the workflow lies in and reads the workflow. As
+// everywhere below a worktree's top, a link in the way is refused.
+func (o *validateOptions) read() (root *worktree.Root, data []byte, err error) {
+	const what = "read the workflow"
+	hint := "name the file, mostly " + workflow.DefaultPath
+	abs, err := filepath.Abs(o.path)
+	if err == nil {
+		_, err = os.Lstat(abs)
 	}
-	data, err := embedded.ReadFile(o.path, workflow.MaxBytes)
 	if err != nil {
-		return nil, problem.Wrap(problem.Usage, err, "read the workflow", "")
+		return nil, nil, problem.Wrap(problem.Usage, err, what, hint)
 	}
-	return data, nil
+	top := topOf(abs)
+	rel, err := filepath.Rel(top, abs)
+	if err != nil {
+		return nil, nil, problem.Wrap(problem.Usage, err, what, hint)
+	}
+	if root, err = worktree.Open(top); err != nil {
+		return nil, nil, err
+	}
+	data, err = root.ReadFile(filepath.ToSlash(rel), workflow.MaxBytes)
+	if errors.Is(err, beneath.ErrTooLong) {
+		err = problem.New(problem.Invalid, what, fmt.Sprintf("%q has more than %d bytes", o.path, workflow.MaxBytes), "")
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, root.Close())
+	}
+	return root, data, nil
+}
+
+// topOf returns the top of the worktree that the file at abs is named in, as
+// snapshot.FindTop finds it, but by the path as it was written, so that links
+// below the top are still to be seen.
+func topOf(abs string) string {
+	for at := filepath.Dir(abs); ; at = filepath.Dir(at) {
+		for _, mark := range []string{".git", workflow.DefaultPath} {
+			if _, err := os.Lstat(filepath.Join(at, mark)); err == nil {
+				return at
+			}
+		}
+		if at == filepath.Dir(at) {
+			return filepath.Dir(abs)
+		}
+	}
 }
 
 // validate joins the workflow with the intent beside it and this host's pins.
-func (o *validateOptions) validate(ctx context.Context, data []byte) ([]workflow.Finding, error) {
+func (o *validateOptions) validate(ctx context.Context, root *worktree.Root, data []byte) ([]workflow.Finding, error) {
 	w, findings := workflow.Read(data)
 	if findings != nil {
 		return findings, nil
 	}
-	view, extra, err := o.view(ctx, w)
+	view, extra, err := o.view(ctx, root, w)
 	if err != nil {
 		return nil, err
 	}
@@ -110,25 +140,19 @@ func (o *validateOptions) validate(ctx context.Context, data []byte) ([]workflow
 }
 
 // view reads the intent and the pins. What is wrong with them are findings.
-func (o *validateOptions) view(ctx context.Context, w workflow.Workflow) (view workflow.View, extra []workflow.Finding, err error) {
+func (o *validateOptions) view(ctx context.Context, root *worktree.Root, w workflow.Workflow) (view workflow.View, extra []workflow.Finding, err error) {
 	if !workflow.CleanPath(w.IntentPath) || w.IntentPath == "." {
 		return workflow.View{}, nil, nil
 	}
-	top, err := snapshot.FindTop(filepath.Dir(o.path))
-	if err != nil {
-		return workflow.View{}, nil, err
-	}
-	root, err := worktree.Open(top)
-	if err != nil {
-		return workflow.View{}, nil, err
-	}
-	defer func() { _ = root.Close() }() // nothing is pending in it
 	data, err := root.ReadFile(w.IntentPath, allowlist.MaxBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return workflow.View{}, nil, nil
 	}
-	if err != nil {
+	if errors.Is(err, beneath.ErrTooLong) {
 		return workflow.View{}, []workflow.Finding{{File: w.IntentPath, Code: workflow.Malformed, What: err.Error()}}, nil
+	}
+	if err != nil {
+		return workflow.View{}, nil, err
 	}
 	intent, err := allowlist.ParseIntent(data)
 	if invalid, ok := errors.AsType[*allowlist.InvalidError](err); ok {
