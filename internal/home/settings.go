@@ -36,6 +36,10 @@ type Settings struct {
 	// order; an empty list fetches from the user's download cache only. Default:
 	// those of GOPROXY, else those that the lane's go asks by itself.
 	Proxies *[]string `json:"proxies,omitempty"`
+	// SumDB is the checksum database that says where dependencies come from, as
+	// "name+hash+key [https URL]". It learns the names of the modules, but for
+	// those of GONOSUMDB, else GOPRIVATE. Default: none is asked.
+	SumDB string `json:"sumdb,omitempty"`
 	// SnapshotFiles and SnapshotBytes bound a worktree. Default: 250,000 files
 	// and 4 GiB.
 	SnapshotFiles int64 `json:"snapshot_files,omitempty"`

@@ -32,12 +32,12 @@ func TestSettingsAreStrict(t *testing.T) {
 			t.Errorf("%s: error %v, want an invalid document", name, err)
 		}
 	}
-	good := `{"schema_version":"striatum.config.v1","go":"/opt/go/bin/go","proxies":[],"snapshot_files":7}`
+	good := `{"schema_version":"striatum.config.v1","go":"/opt/go/bin/go","proxies":[],"sumdb":"k","snapshot_files":7}`
 	if err := os.WriteFile(filepath.Join(h.Dir, "config.json"), []byte(good), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s, err := h.Settings()
-	if err != nil || s.Go != "/opt/go/bin/go" || s.Proxies == nil || len(*s.Proxies) != 0 || s.SnapshotFiles != 7 {
+	if err != nil || s.Go != "/opt/go/bin/go" || s.Proxies == nil || len(*s.Proxies) != 0 || s.SumDB != "k" || s.SnapshotFiles != 7 {
 		t.Errorf("Settings() = %+v, %v", s, err)
 	}
 }

@@ -42,6 +42,10 @@ type Config struct {
 	ZipBytes int64
 	// TotalBytes is what one Fetch may read at most; 0: 8 GiB.
 	TotalBytes int64
+	// SumDB is the checksum database that is asked, as "name+hash+key [URL]";
+	// empty: none. It learns the names of the modules that it is asked about, but
+	// for those that NoSumDB, a list of patterns as GONOSUMDB has it, matches.
+	SumDB, NoSumDB string
 	// Accepted reports whether an operator accepted this version with this h1;
 	// nil: none.
 	Accepted func(v module.Version, h1 string) bool
@@ -52,6 +56,7 @@ type Config struct {
 type Store struct {
 	cfg     Config
 	proxies []*url.URL
+	sumDB   *database // nil: none
 }
 
 // Open makes the store's folders where they are missing.
@@ -66,6 +71,12 @@ func Open(cfg Config) (*Store, error) {
 			return nil, fmt.Errorf("open module store: proxy %q is no https address", p)
 		}
 		s.proxies = append(s.proxies, u)
+	}
+	if cfg.SumDB != "" {
+		var err error
+		if s.sumDB, err = parseSumDB(cfg.SumDB); err != nil {
+			return nil, fmt.Errorf("open module store: %w", err)
+		}
 	}
 	if s.cfg.Client == nil {
 		s.cfg.Client = NewClient()
@@ -126,7 +137,11 @@ type Set struct {
 	Digest string
 	// Modules with a zip in the set, by how their origin is known; Self counts
 	// requirements that a folder, or a module of the workspace, replaces.
+	// A module is SumDB's if the checksum database has it with the same hashes.
 	SumDB, Accepted, FirstSeen, Self int64
+	// SumDBTrouble says why the checksum database could not be asked about some
+	// module, or contradicts itself; empty: it could.
+	SumDBTrouble string
 	// Missing are files of needed modules that could not be had. A build may
 	// do without (go.mod names modules of other systems too); if it fails, this
 	// is why.
@@ -155,6 +170,9 @@ func (s *Store) Fetch(ctx context.Context, files Files) (Set, error) {
 	if err := f.all(ctx, p.wants); err != nil {
 		return Set{}, err
 	}
+	if err := f.origins(ctx); err != nil {
+		return Set{}, err
+	}
 	if err := f.settle(); err != nil {
 		return Set{}, err
 	}
@@ -175,6 +193,8 @@ type fetch struct {
 	set   Set
 	files []file   // what the set has
 	fresh []object // unpacked and proven, not yet in place
+	// vouched are the files that the checksum database has with the same hash.
+	vouched []file
 }
 
 // file is one proven file of the set.

@@ -24,6 +24,8 @@ func (f *fetch) assemble() error {
 		h.Write([]byte(x.String()))
 		switch {
 		case x.kind != kindZip:
+		case f.fromSumDB(x):
+			f.set.SumDB++
 		case f.store.cfg.Accepted != nil && f.store.cfg.Accepted(x.Version, x.h1):
 			f.set.Accepted++
 		default:

@@ -74,9 +74,10 @@ func openLane(f *cli.Factory, s *embedded.Session, principal daemon.Principal, p
 		OpenModules: func(chain toolchain.Toolchain) (*modules.Store, error) {
 			mods, err := modules.Open(modules.Config{
 				Dir: filepath.Join(dir, "modules"), DownloadCache: downloadCache(f.Getenv), Proxies: proxies(settings, f.Getenv, chain), Now: f.Now,
+				SumDB: settings.SumDB, NoSumDB: cmp.Or(f.Getenv("GONOSUMDB"), f.Getenv("GOPRIVATE")),
 			})
 			if err != nil {
-				return nil, problem.Wrap(problem.Invalid, err, "open the lane's module store", "correct \"proxies\" in "+s.Home.ConfigPath()+" or GOPROXY")
+				return nil, problem.Wrap(problem.Invalid, err, "open the lane's module store", "correct \"proxies\" or \"sumdb\" in "+s.Home.ConfigPath()+", or GOPROXY")
 			}
 			return mods, nil
 		},
