@@ -154,7 +154,7 @@ func startDaemon(ctx context.Context, dir, initPath, containerdPath, shimPath st
 	if err := d.await(ctx, socket); err != nil {
 		return nil, problem.Wrap(problem.Missing, fmt.Errorf("%w%s", err, tail(logPath)), "start containerd", "run `striatum doctor`")
 	}
-	if err := d.dial(ctx, socket); err != nil {
+	if err := d.dial(ctx, socket, startLimit); err != nil {
 		return nil, problem.Wrap(problem.Missing, err, "talk to containerd", "run `striatum doctor`")
 	}
 	return d, nil
@@ -179,8 +179,8 @@ func (d *daemon) await(ctx context.Context, socket string) error {
 	}
 }
 
-func (d *daemon) dial(ctx context.Context, socket string) error {
-	client, err := containerd.New(socket, containerd.WithTimeout(dialLimit))
+func (d *daemon) dial(ctx context.Context, socket string, limit time.Duration) error {
+	client, err := containerd.New(socket, containerd.WithTimeout(limit))
 	if err != nil {
 		return fmt.Errorf("dial %q: %w", socket, err)
 	}
@@ -200,7 +200,7 @@ func joinDaemon(ctx context.Context, dir, socket string) (*daemon, error) {
 	}
 	pid, err := peer(ctx, socket)
 	if err == nil {
-		err = d.dial(ctx, socket)
+		err = d.dial(ctx, socket, dialLimit)
 	}
 	if err != nil {
 		return nil, problem.Wrap(problem.Missing, err, "talk to containerd", "start it, or leave its socket out of the configuration to have a private one")
