@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"striatum/internal/problem"
 	"striatum/seal"
@@ -50,14 +51,17 @@ type Settings struct {
 func (h *Home) Settings() (Settings, error) {
 	path := h.ConfigPath()
 	what := fmt.Sprintf("read the settings %q", path)
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a FIFO is not waited for
 	if errors.Is(err, fs.ErrNotExist) {
 		return Settings{SchemaVersion: SettingsSchemaVersion}, nil
 	}
 	if err != nil {
-		return Settings{}, problem.Wrap(problem.Invalid, err, what, "")
+		return Settings{}, problem.Wrap(problem.Invalid, err, what, "let its owner read it, or move it away")
 	}
 	defer func() { _ = f.Close() }() // only read
+	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
+		return Settings{}, problem.New(problem.Refused, what, "it is not a regular file", "move it away")
+	}
 	data, err := io.ReadAll(io.LimitReader(f, maxSettingsBytes+1))
 	if err != nil {
 		return Settings{}, problem.Wrap(problem.Invalid, err, what, "")

@@ -3,6 +3,7 @@ package home_test
 import (
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"striatum/internal/home"
@@ -39,5 +40,21 @@ func TestSettingsAreStrict(t *testing.T) {
 	s, err := h.Settings()
 	if err != nil || s.Go != "/opt/go/bin/go" || s.Proxies == nil || len(*s.Proxies) != 0 || s.SumDB != "k" || s.SnapshotFiles != 7 {
 		t.Errorf("Settings() = %+v, %v", s, err)
+	}
+}
+
+func TestSettingsThatAreNoFileAreRefused(t *testing.T) {
+	for name, plant := range map[string]func(path string) error{
+		"folder": func(path string) error { return os.Mkdir(path, 0o700) },
+		"FIFO":   func(path string) error { return syscall.Mkfifo(path, 0o600) }, // and not waited for
+	} {
+		h := &home.Home{Dir: t.TempDir()}
+		if err := plant(h.ConfigPath()); err != nil {
+			t.Fatal(err)
+		}
+		_, err := h.Settings()
+		if p := problem.Of(err); p == nil || p.Kind != problem.Refused || p.Hint == "" {
+			t.Errorf("%s: got %v, want kind Refused with a hint", name, err)
+		}
 	}
 }
