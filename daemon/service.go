@@ -156,6 +156,8 @@ func StoreProblem(err error, what string) error {
 		return err
 	case errors.Is(err, store.ErrBusy):
 		return problem.Wrap(problem.Indeterminate, err, what, "another process is writing; try again")
+	case errors.Is(err, store.ErrUnavailable):
+		return problem.Wrap(problem.Missing, err, what, "see that the database server runs and can be reached, then try again")
 	case errors.Is(err, store.ErrFull):
 		return problem.Wrap(problem.Indeterminate, err, what, "free space on the disk that holds the home, then try again; nothing was lost")
 	case errors.Is(err, store.ErrReadOnly):

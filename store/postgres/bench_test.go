@@ -22,7 +22,7 @@ func BenchmarkIngest(b *testing.B) {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() {
-		if err := c.Close(context.Background()); err != nil {
+		if err := c.Close(context.WithoutCancel(b.Context())); err != nil {
 			b.Error(err)
 		}
 	})

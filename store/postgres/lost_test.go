@@ -84,7 +84,7 @@ const socket = ".s.PGSQL.5432"
 
 func newWire(t *testing.T, s *testenv.PostgresServer) (w *wire, dir string) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "striatum-wire-") // the path of a socket is short
+	dir, err := os.MkdirTemp("", "striatum-wire-") //nolint:usetesting // the path of a socket is short
 	if err != nil {
 		t.Fatal(err)
 	}

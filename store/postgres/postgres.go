@@ -56,8 +56,8 @@ const BusyTimeout = 10 * time.Second
 const (
 	readers          = 8 // Views of one process that may run at once
 	connectTimeout   = 5 * time.Second
-	statementTimeout = time.Minute
-	idleTimeout      = time.Minute // a closure between two statements
+	statementTimeout = 60 * time.Second
+	idleTimeout      = 60 * time.Second // a closure between two statements
 	migrateTimeout   = 10 * time.Minute
 )
 

@@ -108,7 +108,7 @@ func commit(ctx context.Context, t pgx.Tx) (known bool, err error) {
 	case errors.As(err, &coded) && coded.SeverityUnlocalized == "ERROR":
 		return true, wrap(ctx, err, "write store", false)
 	}
-	return false, &fault{op: "write store", err: err, kind: store.ErrUnavailable, again: true}
+	return false, &databaseError{op: "write store", err: err, kind: store.ErrUnavailable, again: true}
 }
 
 // retry runs try until its error is not one that asks for another try, with
@@ -118,7 +118,7 @@ func retry(ctx context.Context, try func() error) error {
 	defer stop()
 	for wait := firstWait; ; wait = min(2*wait, lastWait) {
 		err := try()
-		f, ok := errors.AsType[*fault](err)
+		f, ok := errors.AsType[*databaseError](err)
 		if !ok || !f.again {
 			return err
 		}
@@ -159,7 +159,7 @@ func acquire(ctx context.Context, pool *pgxpool.Pool) (*pgxpool.Conn, error) {
 	defer cancel()
 	c, err := pool.Acquire(waiting)
 	if err != nil && ctx.Err() == nil && waiting.Err() != nil {
-		return nil, &fault{op: "wait for a connection", err: err, kind: store.ErrBusy}
+		return nil, &databaseError{op: "wait for a connection", err: err, kind: store.ErrBusy}
 	}
 	return c, wrap(ctx, err, "connect", false)
 }

@@ -12,9 +12,9 @@ import (
 	"striatum/store"
 )
 
-// fault is an error of the database. kind is the error of package store that it
+// databaseError is an error of the database. kind is the error of package store that it
 // is, or nil. again says that the transaction did nothing and may run again.
-type fault struct {
+type databaseError struct {
 	op    string
 	err   error
 	kind  error
@@ -22,7 +22,7 @@ type fault struct {
 }
 
 // Error implements error.
-func (f *fault) Error() string {
+func (f *databaseError) Error() string {
 	if f.kind == nil {
 		return fmt.Sprintf("%s: %v", f.op, f.err)
 	}
@@ -30,7 +30,7 @@ func (f *fault) Error() string {
 }
 
 // Unwrap makes errors.Is find both.
-func (f *fault) Unwrap() []error {
+func (f *databaseError) Unwrap() []error {
 	if f.kind == nil {
 		return []error{f.err}
 	}
@@ -43,7 +43,7 @@ func wrap(ctx context.Context, err error, op string, lost bool) error {
 	if err == nil {
 		return nil
 	}
-	f := &fault{op: op, err: err}
+	f := &databaseError{op: op, err: err}
 	var coded *pgconn.PgError
 	var connecting *pgconn.ConnectError
 	switch {
