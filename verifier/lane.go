@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -110,6 +111,10 @@ type Failing struct {
 // MaxShown bounds Outcome.Failing.
 const MaxShown = 20
 
+// heapLimit is what the process's heap keeps to while a lane runs, softly: beyond
+// it garbage is collected more often. What a check can make the lane hold is less.
+const heapLimit = 64 << 20
+
 // Run verifies a request: it seals what an earlier process left open, freezes
 // the tree, and runs each check to a signed and recorded receipt. Outcomes hold
 // what was sealed, also when the error is not nil; a cancelled context seals
@@ -118,6 +123,7 @@ const MaxShown = 20
 // Errors are problem.Problem values: Refused for a tree that must not be read,
 // Missing for what this machine lacks, Indeterminate when the lane is busy.
 func (l *Lane) Run(ctx context.Context, req Request) (outcomes []Outcome, err error) {
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(heapLimit))
 	session, err := l.cfg.Journal.Lock(ctx, "verifier run", req.Wait, l.waiting)
 	if err != nil {
 		return nil, err

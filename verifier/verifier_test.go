@@ -1,7 +1,6 @@
 package verifier_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"log/slog"
@@ -21,6 +20,7 @@ import (
 	"striatum/seal"
 	"striatum/snapshot"
 	"striatum/verifier"
+	"striatum/verifier/gocheck"
 	"striatum/verifier/journal"
 	"striatum/verifier/modules"
 	"striatum/verifier/toolchain"
@@ -276,20 +276,24 @@ func TestChecksJudgeWhatTheyAreAbout(t *testing.T) {
 		want       receipt.Classification
 		code       string
 	}{
-		"build passes":      {"builtin:go-build", good, receipt.Asserted, ""},
-		"build fails":       {"builtin:go-build", good + "-- bad.go --\npackage m\n\nvar _ int = \"x\"\n", receipt.Failed, "build_failed"},
-		"vet passes":        {"builtin:go-vet", good, receipt.Asserted, ""},
-		"vet fails":         {"builtin:go-vet", good + "-- bad.go --\npackage m\n\nimport \"fmt\"\n\nfunc bad() { fmt.Printf(\"%d\", \"x\") }\n", receipt.Failed, "vet_reported"},
-		"does not compile":  {"builtin:go-test", good + "-- bad.go --\npackage m\n\nvar _ int = \"x\"\n", receipt.Failed, "compile_failed"},
-		"no module":         {"builtin:go-test", "-- a.txt --\nx\n", receipt.Failed, "nothing_to_check"},
-		"several modules":   {"builtin:go-test", "-- a/go.mod --\nmodule a.test\n-- b/go.mod --\nmodule b.test\n", receipt.Failed, "nothing_to_check"},
-		"no tests":          {"builtin:go-test", "-- go.mod --\nmodule a.test\n\ngo 1.24\n-- a.go --\npackage a\n", receipt.Failed, "nothing_to_check"},
-		"newer go":          {"builtin:go-test", "-- go.mod --\nmodule a.test\n\ngo 1.99\n-- a.go --\npackage a\n", receipt.Indeterminate, "toolchain_too_old"},
-		"replace outside":   {"builtin:go-test", "-- go.mod --\nmodule a.test\n\ngo 1.24\n\nreplace b.test => ../b\n-- a.go --\npackage a\n", receipt.Failed, ""},
-		"anchors hold":      {"builtin:artifact-anchor-integrity", "-- f --\nbytes\n-- verification/anchors.json --\n{\"schema_version\":\"striatum.anchors.v1\",\"anchors\":[{\"path\":\"f\",\"sha256\":\"" + anchor + "\"}]}\n", receipt.Asserted, ""},
-		"anchor differs":    {"builtin:artifact-anchor-integrity", "-- f --\nother\n-- verification/anchors.json --\n{\"schema_version\":\"striatum.anchors.v1\",\"anchors\":[{\"path\":\"f\",\"sha256\":\"" + anchor + "\"}]}\n", receipt.Failed, ""},
-		"anchor is missing": {"builtin:artifact-anchor-integrity", "-- verification/anchors.json --\n{\"schema_version\":\"striatum.anchors.v1\",\"anchors\":[{\"path\":\"f\",\"sha256\":\"" + anchor + "\"}]}\n", receipt.Failed, ""},
-		"no anchors":        {"builtin:artifact-anchor-integrity", "-- f --\nbytes\n", receipt.Failed, "nothing_to_check"},
+		"build passes":       {"builtin:go-build", good, receipt.Asserted, ""},
+		"build fails":        {"builtin:go-build", good + "-- bad.go --\npackage m\n\nvar _ int = \"x\"\n", receipt.Failed, "build_failed"},
+		"vet passes":         {"builtin:go-vet", good, receipt.Asserted, ""},
+		"vet fails":          {"builtin:go-vet", good + "-- bad.go --\npackage m\n\nimport \"fmt\"\n\nfunc bad() { fmt.Printf(\"%d\", \"x\") }\n", receipt.Failed, "vet_reported"},
+		"does not compile":   {"builtin:go-test", good + "-- bad.go --\npackage m\n\nvar _ int = \"x\"\n", receipt.Failed, "compile_failed"},
+		"no module":          {"builtin:go-test", "-- a.txt --\nx\n", receipt.Failed, "nothing_to_check"},
+		"several modules":    {"builtin:go-test", "-- a/go.mod --\nmodule a.test\n-- b/go.mod --\nmodule b.test\n", receipt.Failed, "nothing_to_check"},
+		"no tests":           {"builtin:go-test", "-- go.mod --\nmodule a.test\n\ngo 1.24\n-- a.go --\npackage a\n", receipt.Failed, "nothing_to_check"},
+		"newer go":           {"builtin:go-test", "-- go.mod --\nmodule a.test\n\ngo 1.99\n-- a.go --\npackage a\n", receipt.Indeterminate, "toolchain_too_old"},
+		"go.mod over 1 MiB":  {"builtin:go-build", "-- go.mod --\nmodule a.test\n\ngo 1.24\n//" + strings.Repeat("x", gocheck.MaxModFileBytes) + "\n-- a.go --\npackage a\n", receipt.Indeterminate, "file_over_bound"},
+		"go.sum over 16 MiB": {"builtin:go-build", good + "-- go.sum --\n" + strings.Repeat("x", 16<<20) + "\n", receipt.Indeterminate, "file_over_bound"},
+		"a long comment":     {"builtin:go-vet", "-- go.mod --\nmodule a.test\n\ngo 1.24\n-- a.go --\n//" + strings.Repeat("x", gocheck.MaxSourceBytes) + "\npackage a\n", receipt.Indeterminate, "file_over_bound"},
+		"a long test file":   {"builtin:go-test", "-- go.mod --\nmodule a.test\n\ngo 1.24\n-- a_test.go --\npackage a\n\nimport \"testing\"\n\nfunc Test(*testing.T) {}\n//" + strings.Repeat("x", gocheck.MaxSourceBytes) + "\n", receipt.Indeterminate, "census_incomplete"},
+		"replace outside":    {"builtin:go-test", "-- go.mod --\nmodule a.test\n\ngo 1.24\n\nreplace b.test => ../b\n-- a.go --\npackage a\n", receipt.Failed, ""},
+		"anchors hold":       {"builtin:artifact-anchor-integrity", "-- f --\nbytes\n-- verification/anchors.json --\n{\"schema_version\":\"striatum.anchors.v1\",\"anchors\":[{\"path\":\"f\",\"sha256\":\"" + anchor + "\"}]}\n", receipt.Asserted, ""},
+		"anchor differs":     {"builtin:artifact-anchor-integrity", "-- f --\nother\n-- verification/anchors.json --\n{\"schema_version\":\"striatum.anchors.v1\",\"anchors\":[{\"path\":\"f\",\"sha256\":\"" + anchor + "\"}]}\n", receipt.Failed, ""},
+		"anchor is missing":  {"builtin:artifact-anchor-integrity", "-- verification/anchors.json --\n{\"schema_version\":\"striatum.anchors.v1\",\"anchors\":[{\"path\":\"f\",\"sha256\":\"" + anchor + "\"}]}\n", receipt.Failed, ""},
+		"no anchors":         {"builtin:artifact-anchor-integrity", "-- f --\nbytes\n", receipt.Failed, "nothing_to_check"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := l.receiptOf(t, testenv.Tree(t, c.text), workflow.CheckRef{Uses: c.uses})
@@ -322,34 +326,14 @@ func TestHostileTestsAreJudgedWithinTheirLimits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			check := goTest
 			check.Limits = &c.limits
-			before := rss(t)
+			restPeak(t)
 			r := l.receiptOf(t, testenv.Tree(t, c.text), check)
 			if r.Classification != c.want || r.Limits.Hit != c.hit {
 				t.Errorf("%s, hit %q; want %s, %q; codes: %s; control %s %s", r.Classification, r.Limits.Hit, c.want, c.hit, codes(r), r.Control.Outcome, r.Control.Why)
 			}
-			if grown := rss(t) - before; grown > 100<<20 {
-				t.Errorf("the lane grew by %d MiB", grown>>20)
+			if most := peak(t); most > laneBytes {
+				t.Errorf("the lane's process came to %d MiB", most>>20)
 			}
 		})
 	}
-}
-
-// rss is the peak resident memory of this process, in bytes.
-func rss(t *testing.T) int64 {
-	t.Helper()
-	data, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range bytes.Lines(data) {
-		if rest, ok := bytes.CutPrefix(line, []byte("VmHWM:")); ok {
-			var kib int64
-			for _, c := range bytes.TrimSpace(bytes.TrimSuffix(bytes.TrimSpace(rest), []byte("kB"))) {
-				kib = 10*kib + int64(c-'0')
-			}
-			return kib << 10
-		}
-	}
-	t.Fatal("no VmHWM")
-	return 0
 }
