@@ -38,10 +38,11 @@ func (l *launcher) mountShared() error {
 }
 
 // mountFresh mounts what a program has for itself, in the calling thread's
-// own mount namespace, and hides the launcher's mount points there.
+// own mount namespace, and hides the launcher's mount points there. System V
+// shared memory, which outlives whoever made it, is the program's own as well.
 func (l *launcher) mountFresh() error {
-	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
-		return fmt.Errorf("make mount namespace: %w", err)
+	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS | unix.CLONE_NEWIPC); err != nil {
+		return fmt.Errorf("make mount and IPC namespaces: %w", err)
 	}
 	if err := unix.Mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
