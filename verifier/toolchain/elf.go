@@ -20,6 +20,11 @@ func libraryDirs(machine elf.Machine) []string {
 	return dirs
 }
 
+// Loaded returns the loader and the shared libraries that the kernel and the
+// loader take for the ELF program at path, links resolved and on the host; none
+// for any other file. What those load in turn, Measure finds.
+func Loaded(path string) ([]string, error) { return dynamic(path) }
+
 // dynamic returns the loader and the shared libraries that an ELF file names,
 // links resolved; nothing for a file that is not ELF, is static or is no
 // program or library. What is not to be found is left out: then the loader does

@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -53,6 +55,8 @@ type Closure struct {
 	// the loaders and shared libraries of their programs. All of them must be
 	// visible to whoever uses the tool.
 	Roots []string
+	// Parts are the roots one by one, sorted by path.
+	Parts []Part
 	// Immutable is whether only root can change any of it; Observed says what
 	// was seen, for the facet tools_immutable.
 	Immutable bool
@@ -62,6 +66,15 @@ type Closure struct {
 	Hashed int64
 
 	binary string
+}
+
+// Part is one root of a closure. SHA256 is a file's digest, or of a folder the
+// digest over its lines as in Closure.SHA256.
+type Part struct {
+	Path         string
+	Folder       bool
+	SHA256       string
+	Files, Bytes int64
 }
 
 // Measure digests every file below the roots, and the binary, which must be
@@ -110,8 +123,31 @@ func (m Meter) Measure(ctx context.Context, binary string, roots ...string) (Clo
 		return Closure{}, err
 	}
 	c.BinarySHA256 = sums[binary]
-	c.SHA256 = w.digest(sums)
+	names := slices.Sorted(maps.Keys(w.files))
+	names = slices.AppendSeq(names, maps.Keys(w.links))
+	slices.Sort(names)
+	c.SHA256 = w.digest(names, sums)
+	for _, root := range done {
+		c.Parts = append(c.Parts, w.part(root, names, sums))
+	}
 	return c, nil
+}
+
+// part is the part of the sorted names that a root covers.
+func (w *walker) part(root string, names []string, sums map[string]string) Part {
+	if st, ok := w.files[root]; ok {
+		return Part{Path: root, SHA256: sums[root], Files: 1, Bytes: st.size}
+	}
+	below := strings.TrimSuffix(root, "/") + "/"
+	from, _ := slices.BinarySearch(names, below)
+	n := 0
+	p := Part{Path: root, Folder: true}
+	for ; from+n < len(names) && strings.HasPrefix(names[from+n], below); n++ {
+		p.Files++
+		p.Bytes += w.files[names[from+n]].size // a link has no bytes
+	}
+	p.SHA256 = w.digest(names[from:from+n], sums)
+	return p
 }
 
 // Unchanged measures what before measured below roots, which are asked for anew,
@@ -217,16 +253,8 @@ func (w *walker) program(path string) error {
 	return nil
 }
 
-// digest is the closure's digest from those of its files.
-func (w *walker) digest(sums map[string]string) string {
-	names := make([]string, 0, len(w.files)+len(w.links))
-	for name := range w.files {
-		names = append(names, name)
-	}
-	for name := range w.links {
-		names = append(names, name)
-	}
-	sort.Strings(names)
+// digest is over the lines of the sorted names.
+func (w *walker) digest(names []string, sums map[string]string) string {
 	h := sha256.New()
 	for _, name := range names {
 		if text, ok := w.links[name]; ok {

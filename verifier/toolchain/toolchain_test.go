@@ -322,3 +322,35 @@ func FuzzStatLine(f *testing.F) {
 		}
 	})
 }
+
+func TestPartsSplitAClosureByItsRoots(t *testing.T) {
+	dir, binary, outside := root(t)
+	before := measure(t, Meter{}, binary, dir)
+	part := func(c Closure, path string) Part {
+		t.Helper()
+		for _, p := range c.Parts {
+			if p.Path == path {
+				return p
+			}
+		}
+		t.Fatalf("no part %q in %+v", path, c.Parts)
+		return Part{}
+	}
+	if len(before.Parts) != 2 {
+		t.Fatalf("got %+v", before.Parts)
+	}
+	in, out := part(before, dir), part(before, outside)
+	// Two files and three links below dir, one file outside.
+	if !in.Folder || in.Files != 5 || in.Bytes != int64(len("binary")+len("go1.0")) || out.Files != 1 || out.Bytes != int64(len("package p")) {
+		t.Errorf("got %+v and %+v", in, out)
+	}
+	write(t, filepath.Join(outside, "src.go"), "package q", 0o644)
+	after := measure(t, Meter{}, binary, dir)
+	if part(after, dir) != in || part(after, outside).SHA256 == out.SHA256 {
+		t.Errorf("a change outside gave %+v", after.Parts)
+	}
+	file := measure(t, Meter{}, binary, binary)
+	if p := part(file, binary); p.Folder || p.SHA256 != file.BinarySHA256 || p.Files != 1 || p.Bytes != int64(len("binary")) {
+		t.Errorf("got %+v", p)
+	}
+}
