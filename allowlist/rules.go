@@ -141,8 +141,20 @@ func (r *intentRules) toolchain(e Entry, at string) {
 	for i, root := range e.Toolchain.Roots {
 		if !path.IsAbs(root) || path.Clean(root) != root || root == "/" || !workflow.CleanPath(root[1:]) {
 			r.add(InvalidPath, "", fmt.Sprintf("%s/toolchain/roots/%d", at, i), "%q is not a clean absolute path below /", root)
+		} else if !ToolRoot(root) {
+			r.add(InvalidPath, "install the tool there, as root", fmt.Sprintf("%s/toolchain/roots/%d", at, i),
+				"%q is shown to whoever is checked, so it must lie below %s", root, strings.Join(toolRoots, " or "))
 		}
 	}
+}
+
+// toolRoots are where tools are installed: a root below them is shown to checks,
+// and nothing else of the host is.
+var toolRoots = []string{"/usr", "/opt"}
+
+// ToolRoot reports whether a clean path may be a root of a toolchain.
+func ToolRoot(path string) bool {
+	return slices.ContainsFunc(toolRoots, func(root string) bool { return strings.HasPrefix(path, root+"/") })
 }
 
 func (r *intentRules) limits(l workflow.Limits, at string) {

@@ -11,6 +11,7 @@ func (r Receipt) clone() Receipt {
 		r.Compile.Execution = clonePointer(r.Compile.Execution)
 	}
 	r.Control.Baseline = clonePointer(r.Control.Baseline)
+	r.Control.Emptied = clonePointer(r.Control.Emptied)
 	r.Control.Execution = clonePointer(r.Control.Execution)
 	r.Executions = slices.Clone(r.Executions)
 	for _, e := range r.eachExecution() {
@@ -42,7 +43,7 @@ func (r *Receipt) eachExecution() []*Execution {
 	if r.Compile != nil && r.Compile.Execution != nil {
 		out = append(out, r.Compile.Execution)
 	}
-	for _, e := range []*Execution{r.Control.Baseline, r.Control.Execution} {
+	for _, e := range []*Execution{r.Control.Baseline, r.Control.Emptied, r.Control.Execution} {
 		if e != nil {
 			out = append(out, e)
 		}

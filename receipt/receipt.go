@@ -100,12 +100,15 @@ type Compile struct {
 	Execution *Execution     `json:"execution,omitempty"`
 }
 
-// Control is the negative control, run before the real executions.
+// Control is the negative control, run before the real executions. Of external
+// checks, Baseline is the run on an unmutated fixture, and Emptied one on the same
+// input with the mutated file emptied: it must not print what Execution printed.
 type Control struct {
 	Kind           ControlKind    `json:"kind"`
 	MutationOf     string         `json:"mutation_of"`
 	MutationSHA256 string         `json:"mutation_sha256"`
 	Baseline       *Execution     `json:"baseline,omitempty"`
+	Emptied        *Execution     `json:"emptied,omitempty"`
 	Execution      *Execution     `json:"execution,omitempty"`
 	Outcome        ControlOutcome `json:"outcome"`
 	Why            string         `json:"why"` // for invalid and not_reached; else empty

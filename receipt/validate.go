@@ -220,6 +220,7 @@ func (c *checker) control(r *Receipt) {
 	c.text("control/mutation_of", k.MutationOf)
 	c.text("control/why", k.Why)
 	c.maybeExecution("control/baseline", k.Baseline)
+	c.maybeExecution("control/emptied", k.Emptied)
 	c.maybeExecution("control/execution", k.Execution)
 	explained := k.Outcome == Invalid || k.Outcome == NotReached
 	c.want(explained == (k.Why != ""), "control/why", "invalid and not_reached have one, the other outcomes none")

@@ -25,6 +25,7 @@ const maxAnchorLines = 8 << 20
 
 // prepareAnchors reads the anchors file of the tree.
 func prepareAnchors(_ context.Context, r *run) error {
+	r.use(r.tools.closure, r.tools.chain.Roots, r.tools.closure.BinarySHA256, r.tools.closure.SHA256)
 	root, err := os.OpenRoot(r.snap.Dir)
 	if err != nil {
 		return fmt.Errorf("open the frozen tree: %w", err)

@@ -10,25 +10,33 @@ import (
 	"striatum/receipt"
 	"striatum/sandbox"
 	"striatum/verifier/gocheck"
+	"striatum/workflow"
 )
 
-// builtin is a check that the binary carries. prepare reads the tree, before a
-// number is taken; run executes. Either returns errConcluded when the body says
-// all there is to say, and any other error for trouble of the infrastructure.
-type builtin struct {
-	argv      []string // what it stands for, for people
-	agreement string   // what the two runs are compared by
-	prepare   func(context.Context, *run) error
-	run       func(context.Context, *run) error
+// procedure is how a check is done. prepare reads the tree, before a number is
+// taken; run executes. Either returns errConcluded when the body says all there
+// is to say, and any other error for trouble of the infrastructure.
+type procedure struct {
+	check   receipt.Check
+	limits  *workflow.Limits
+	control receipt.ControlKind // until prepare knows better
+	prepare func(context.Context, *run) error
+	run     func(context.Context, *run) error
 }
 
-// registry maps ids to builtins. A test holds it against workflow.Builtins.
-func registry() map[string]builtin {
-	return map[string]builtin{
-		"builtin:go-test":                   {[]string{"go", "test", "-json", "-count=1"}, "go-test", prepareGo, runTests},
-		"builtin:go-vet":                    {[]string{"go", "vet"}, "go-vet", prepareGo, runVet},
-		"builtin:go-build":                  {[]string{"go", "build", "-o=/dev/null"}, "go-build", prepareGo, runBuild},
-		"builtin:artifact-anchor-integrity": {[]string{"striatum-init", "anchors"}, "stdout", prepareAnchors, runAnchors},
+// registry maps the ids of the checks that the binary carries to what they do.
+// A test holds it against workflow.Builtins.
+func registry() map[string]procedure {
+	// argv is what the check stands for, for people; agreement what its two runs
+	// are compared by.
+	builtin := func(agreement string, prepare, run func(context.Context, *run) error, argv ...string) procedure {
+		return procedure{check: receipt.Check{Argv: argv, Agreement: agreement}, prepare: prepare, run: run}
+	}
+	return map[string]procedure{
+		"builtin:go-test":                   builtin("go-test", prepareGo, runTests, "go", "test", "-json", "-count=1"),
+		"builtin:go-vet":                    builtin("go-vet", prepareGo, runVet, "go", "vet"),
+		"builtin:go-build":                  builtin("go-build", prepareGo, runBuild, "go", "build", "-o=/dev/null"),
+		"builtin:artifact-anchor-integrity": builtin("stdout", prepareAnchors, runAnchors, "striatum-init", "anchors"),
 	}
 }
 
@@ -95,7 +103,7 @@ func (r *run) note(j receipt.Judgement) error {
 	if j != receipt.Fail {
 		return nil
 	}
-	return r.entry.Note(r.body)
+	return r.number.Note(r.body)
 }
 
 // drop removes a volume; what goes wrong is an infrastructure matter of its

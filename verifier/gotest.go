@@ -150,7 +150,7 @@ func (r *run) realTests(ctx context.Context, boxes []sandbox.Sandbox, binaries [
 // The caller holds the lock.
 func (r *run) tested(x *execution, runs []gocheck.PackageRun, judged gocheck.Judged) error {
 	r.judged(x, judged)
-	r.census(judged)
+	r.census(judged.Census, judged.Judgement)
 	for _, run := range runs {
 		if run.Tally == nil {
 			continue
@@ -163,10 +163,9 @@ func (r *run) tested(x *execution, runs []gocheck.PackageRun, judged gocheck.Jud
 }
 
 // census keeps the census of the first run, or of the first one that failed.
-func (r *run) census(j gocheck.Judged) {
+func (r *run) census(c receipt.Census, j receipt.Judgement) {
 	first := len(r.body.Executions) == 1
-	if first || j.Judgement == receipt.Fail && r.body.Executions[0].Judgement != receipt.Fail {
-		c := j.Census
+	if first || j == receipt.Fail && r.body.Executions[0].Judgement != receipt.Fail {
 		r.body.Census = &c
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"time"
 
+	"striatum/allowlist"
 	"striatum/internal/problem"
 	"striatum/receipt"
 	"striatum/sandbox"
@@ -87,8 +88,10 @@ type Request struct {
 
 // Selection is what a frozen tree's documents say.
 type Selection struct {
-	Checks                     []workflow.CheckRef
-	PolicySHA256, IntentSHA256 string
+	Checks []workflow.CheckRef
+	// Externals are the entries of the intent that checks name, by id.
+	Externals                              map[string]allowlist.Row
+	PolicySHA256, IntentSHA256, PinsSHA256 string
 }
 
 // Outcome is one check's receipt with what people want to see of it.
@@ -124,30 +127,17 @@ const heapLimit = 64 << 20
 // Missing for what this machine lacks, Indeterminate when the lane is busy.
 func (l *Lane) Run(ctx context.Context, req Request) (outcomes []Outcome, err error) {
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(heapLimit))
-	session, err := l.cfg.Journal.Lock(ctx, "verifier run", req.Wait, l.waiting)
+	f, err := l.begin(ctx, "verifier run", req)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, session.Release()) }()
-	if err := l.settle(ctx, session); err != nil {
-		return nil, err
-	}
-	outputs, err := l.cfg.OpenOutputs()
-	if err != nil {
-		return nil, err
-	}
-	l.progress("", "freeze the tree")
-	snap, err := l.freeze(ctx, req)
-	if err != nil {
-		return nil, err
-	}
-	sel, err := req.Select(snap.Dir)
-	if err != nil {
-		return nil, err
-	}
-	t, err := l.measure(ctx)
-	if err != nil {
-		return nil, err
+	defer func() { err = errors.Join(err, f.session.Release()) }()
+	sel := f.sel
+	var t tools
+	if slices.ContainsFunc(sel.Checks, func(c workflow.CheckRef) bool { return !c.External() }) {
+		if t, err = l.measure(ctx); err != nil {
+			return nil, err
+		}
 	}
 	l.progress("", "start the sandbox engine")
 	engine, err := l.cfg.OpenEngine(ctx)
@@ -156,7 +146,7 @@ func (l *Lane) Run(ctx context.Context, req Request) (outcomes []Outcome, err er
 	}
 	defer func() { err = errors.Join(err, engine.Close()) }()
 	for _, check := range sel.Checks {
-		r := &run{lane: l, session: session, outputs: outputs, req: req, sel: sel, check: check, snap: snap, engine: engine, tools: t}
+		r := &run{frozen: f, lane: l, req: req, check: check, engine: engine, tools: t}
 		o, err := r.conclude(ctx)
 		if err != nil {
 			return outcomes, err
@@ -172,6 +162,39 @@ func (l *Lane) Run(ctx context.Context, req Request) (outcomes []Outcome, err er
 		}
 	}
 	return outcomes, nil
+}
+
+// frozen is a lane that is held, with a tree to work on.
+type frozen struct {
+	session *journal.Session
+	outputs *journal.Outputs
+	snap    snapshot.Snapshot
+	sel     Selection
+}
+
+// begin takes the lane, seals what an earlier process left open, freezes the tree
+// and reads what is asked of it. The caller must release the session.
+func (l *Lane) begin(ctx context.Context, what string, req Request) (f frozen, err error) {
+	if f.session, err = l.cfg.Journal.Lock(ctx, what, req.Wait, l.waiting); err != nil {
+		return f, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, f.session.Release())
+		}
+	}()
+	if err := l.settle(ctx, f.session); err != nil {
+		return f, err
+	}
+	if f.outputs, err = l.cfg.OpenOutputs(); err != nil {
+		return f, err
+	}
+	l.progress("", "freeze the tree")
+	if f.snap, err = l.freeze(ctx, req); err != nil {
+		return f, err
+	}
+	f.sel, err = req.Select(f.snap.Dir)
+	return f, err
 }
 
 func (l *Lane) waiting(h journal.Holder) {

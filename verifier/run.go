@@ -12,7 +12,6 @@ import (
 	"striatum/internal/problem"
 	"striatum/receipt"
 	"striatum/sandbox"
-	"striatum/snapshot"
 	"striatum/verifier/gocheck"
 	"striatum/verifier/journal"
 	"striatum/verifier/modules"
@@ -29,23 +28,23 @@ type tools struct {
 
 // run is one check on its way to a receipt.
 type run struct {
+	frozen
 	lane    *Lane
-	session *journal.Session
-	outputs *journal.Outputs
 	req     Request
-	sel     Selection
 	check   workflow.CheckRef
-	snap    snapshot.Snapshot
 	engine  sandbox.Engine
 	tools   tools
+	closure toolchain.Closure // of the tools that the check runs
+	roots   func() []string   // that it was measured below
 	limits  sandbox.Limits
-	entry   *journal.Entry
+	number  *journal.Entry
 
 	mu      sync.Mutex // guards what two runs side by side change in the body
 	body    receipt.Receipt
 	source  goSource
 	modules modules.Set
 	anchors []byte
+	entry   externalSource
 	shown   []Failing
 }
 
@@ -55,28 +54,27 @@ var errConcluded = errors.New("concluded")
 // conclude takes a number, runs the check and seals what came of it. The error
 // is one that prevented a receipt, or its recording.
 func (r *run) conclude(ctx context.Context) (Outcome, error) {
-	b, ok := registry()[r.check.Uses]
-	if !ok {
-		return Outcome{}, r.unknownCheck()
+	b, err := r.procedure()
+	if err != nil {
+		return Outcome{}, err
 	}
-	var err error
-	if r.limits, err = limits(r.check.Limits); err != nil {
+	if r.limits, err = limits(b.limits); err != nil {
 		return Outcome{}, err
 	}
 	if err := r.draft(b); err != nil {
 		return Outcome{}, err
 	}
 	judged := b.prepare(ctx, r)
-	if r.entry, err = r.session.Begin(r.body, r.req.Requester); err != nil {
+	if r.number, err = r.session.Begin(r.body, r.req.Requester); err != nil {
 		return Outcome{}, err
 	}
-	r.body = r.entry.Draft
+	r.body = r.number.Draft
 	if judged == nil {
 		judged = b.run(ctx, r)
 	}
 	r.conclusion(ctx, judged)
 	r.body.CreatedAt = r.lane.cfg.Now().UTC().Format(time.RFC3339)
-	envelope, err := r.lane.seal(r.entry, r.body)
+	envelope, err := r.lane.seal(r.number, r.body)
 	if err != nil {
 		return Outcome{}, fmt.Errorf("seal the receipt of %q: %w", r.check.CheckID(), err)
 	}
@@ -95,41 +93,42 @@ func (r *run) conclude(ctx context.Context) (Outcome, error) {
 	return Outcome{Check: r.check, Receipt: v, Envelope: envelope, Manifest: r.snap.ManifestPath, Failing: r.shown}, nil
 }
 
-func (r *run) unknownCheck() error {
-	return problem.New(problem.Usage, fmt.Sprintf("check %q cannot be run", r.check.CheckID()),
-		"this version runs builtins only; external checks are validated, pinned checks are not run yet",
-		"name one of: "+strings.Join(Builtins(), ", "))
+// procedure returns what the check does.
+func (r *run) procedure() (procedure, error) {
+	if row, ok := r.sel.Externals[r.check.CheckID()]; ok && r.check.External() {
+		return ofIntent(row), nil
+	}
+	p, ok := registry()[r.check.Uses]
+	if !ok {
+		return procedure{}, problem.New(problem.Usage, fmt.Sprintf("check %q cannot be run", r.check.CheckID()),
+			"it is neither a builtin of this version nor an entry of the intent", "name one of: "+strings.Join(Builtins(), ", "))
+	}
+	var err error
+	p.limits, p.control = r.check.Limits, receipt.ControlPlanted
+	p.check.ID, p.check.BacksClaim, p.check.Kind, p.check.PassWhen = r.check.CheckID(), r.check.BacksClaim, receipt.Builtin, "exit_zero"
+	p.check.Digest, err = r.check.Digest()
+	return p, err
 }
 
 // step reports progress.
 func (r *run) step(s string) { r.lane.progress(r.check.CheckID(), s) }
 
 // draft fills what is known before anything runs.
-func (r *run) draft(b builtin) error {
+func (r *run) draft(p procedure) error {
 	nonce, err := r.lane.nonce()
-	if err != nil {
-		return err
-	}
-	digest, err := r.check.Digest()
 	if err != nil {
 		return err
 	}
 	c := r.lane.cfg
 	r.body = receipt.Receipt{
 		RepositoryID: r.req.RepositoryID, RunID: r.req.RunID, JobID: r.req.JobID, Nonce: nonce,
-		Check: receipt.Check{
-			ID: r.check.CheckID(), Kind: receipt.Builtin, Digest: digest, Argv: b.argv,
-			BacksClaim: r.check.BacksClaim, PassWhen: "exit_zero", Agreement: b.agreement,
-		},
-		Tools: receipt.Tools{
-			BinarySHA256: r.tools.closure.BinarySHA256, ClosureSHA256: r.tools.closure.SHA256, BuiltinID: r.check.Uses,
-			StriatumVersion: c.Version, StriatumSHA256: c.SelfSHA256,
-		},
+		Check: p.check,
+		Tools: receipt.Tools{BuiltinID: r.check.Uses, StriatumVersion: c.Version, StriatumSHA256: c.SelfSHA256},
 		Inputs: receipt.Inputs{
 			TreeSHA256: r.snap.TreeSHA256, ManifestSHA256: r.snap.ManifestSHA256, GitCommit: r.snap.GitCommit,
 			Files: r.snap.Files, Bytes: r.snap.Bytes, PolicySHA256: r.sel.PolicySHA256, IntentSHA256: r.sel.IntentSHA256,
 		},
-		Control: receipt.Control{Kind: receipt.ControlPlanted, MutationOf: ".", Outcome: receipt.NotReached, Why: "not_reached"},
+		Control: receipt.Control{Kind: p.control, MutationOf: ".", Outcome: receipt.NotReached, Why: "not_reached"},
 		Limits: receipt.Limits{
 			WallClockMS: r.limits.WallClock.Milliseconds(), MemoryBytes: r.limits.MemoryBytes, Pids: r.limits.Pids,
 			MilliCPUs: r.limits.MilliCPUs, OutputBytes: r.limits.OutputBytes, DiskBytes: r.limits.DiskBytes,
@@ -141,14 +140,21 @@ func (r *run) draft(b builtin) error {
 	r.body.Posture = receipt.Posture{
 		Engine: d.Engine, EngineVersion: d.EngineVersion, Runtime: d.Runtime, RuntimeVersion: d.RuntimeVersion,
 	}
-	r.mergeFacet(receipt.Facet{
-		Name: "tools_immutable", Required: "owned by root, written only by root",
-		Observed: r.tools.closure.Observed, Observer: "lane", OK: r.tools.closure.Immutable,
-	})
 	for _, f := range r.snap.Findings {
 		r.finding(string(f.Code), f.Path, f.Detail)
 	}
 	return nil
+}
+
+// use notes which tools the check runs: what was measured of them and below which
+// roots, the digest of the program, and that of the closure.
+func (r *run) use(c toolchain.Closure, roots func() []string, binary, closure string) {
+	r.closure, r.roots = c, roots
+	r.body.Tools.BinarySHA256, r.body.Tools.ClosureSHA256 = binary, closure
+	r.mergeFacet(receipt.Facet{
+		Name: "tools_immutable", Required: "owned by root, written only by root",
+		Observed: c.Observed, Observer: "lane", OK: c.Immutable,
+	})
 }
 
 // conclusion turns the error of the steps into incidents. What the check itself
@@ -161,12 +167,15 @@ func (r *run) conclusion(ctx context.Context, err error) {
 	default:
 		r.incident("infrastructure", receipt.MakesIndeterminate, cut(err.Error(), 2000))
 	}
-	same, now, err := r.lane.meter().Unchanged(context.WithoutCancel(ctx), r.tools.closure, r.tools.chain.Roots()...)
+	if len(r.closure.Roots) == 0 {
+		return // nothing of the host was measured: it ended before, or has no tools there
+	}
+	same, now, err := r.lane.meter().Unchanged(context.WithoutCancel(ctx), r.closure, r.roots()...)
 	switch {
 	case err != nil:
 		r.incident("toolchain_drift", receipt.MakesIndeterminate, "the tools could not be measured again: "+cut(err.Error(), 2000))
 	case !same:
-		r.incident("toolchain_drift", receipt.MakesIndeterminate, fmt.Sprintf("the tools' closure was %s before and is %s after the runs", r.tools.closure.SHA256, now.SHA256))
+		r.incident("toolchain_drift", receipt.MakesIndeterminate, fmt.Sprintf("the tools' closure was %s before and is %s after the runs", r.closure.SHA256, now.SHA256))
 	}
 }
 

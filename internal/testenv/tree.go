@@ -1,6 +1,7 @@
 package testenv
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"testing"
@@ -8,8 +9,8 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// Tree writes the files of a txtar archive into a new folder, 0644, and returns
-// its real path.
+// Tree writes the files of a txtar archive into a new folder, 0644 or, for a
+// script, 0755, and returns its real path.
 func Tree(t testing.TB, text string) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -21,7 +22,11 @@ func Tree(t testing.TB, text string) string {
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(file, f.Data, 0o644); err != nil {
+		mode := os.FileMode(0o644)
+		if bytes.HasPrefix(f.Data, []byte("#!")) {
+			mode = 0o755
+		}
+		if err := os.WriteFile(file, f.Data, mode); err != nil {
 			t.Fatal(err)
 		}
 	}

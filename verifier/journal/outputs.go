@@ -120,6 +120,9 @@ type Output struct {
 	bytes int64
 }
 
+// Dir is where the outputs lie, for OpenOutput.
+func (o *Outputs) Dir() string { return o.dir }
+
 // Writer begins an output. The caller must Commit or Discard it, and bounds
 // what it writes.
 func (o *Outputs) Writer() (*Output, error) {

@@ -177,7 +177,7 @@ func printControl(p *rows, c receipt.Control) {
 	for _, x := range []struct {
 		label string
 		e     *receipt.Execution
-	}{{"baseline", c.Baseline}, {"known bad", c.Execution}} {
+	}{{"baseline", c.Baseline}, {"known bad", c.Execution}, {"emptied", c.Emptied}} {
 		p.execution(x.label, x.e)
 		if x.e != nil {
 			p.reasons("", x.e.Reasons)

@@ -1,0 +1,433 @@
+package verifier
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"striatum/allowlist"
+	"striatum/internal/execpath"
+	"striatum/internal/problem"
+	"striatum/receipt"
+	"striatum/sandbox"
+	"striatum/seal"
+	"striatum/verifier/external"
+	"striatum/verifier/gocheck"
+	"striatum/verifier/journal"
+	"striatum/verifier/toolchain"
+)
+
+// externalPath is where a name is looked up, inside.
+const externalPath = "/usr/local/bin:/usr/bin:/bin"
+
+// externalEnv is the whole environment of an external check's program, besides
+// PWD.
+var externalEnv = []string{
+	"HOME=" + gocheck.HomeDir, "LANG=C.UTF-8", "PATH=" + externalPath, "TMPDIR=" + gocheck.TempDir, "TZ=UTC",
+}
+
+// resolveLimits bound the sandbox in which a command is resolved.
+var resolveLimits = sandbox.Limits{
+	WallClock: 2 * time.Minute, MemoryBytes: 512 << 20, Pids: 16, MilliCPUs: 1000, OutputBytes: 1 << 20, DiskBytes: 1 << 20,
+}
+
+// observed is what the lane saw of an entry's command on this host and in a tree.
+type observed struct {
+	definition external.Definition
+	resolution execpath.Resolution
+	asked      []string // files and folders of the host
+	tools      toolchain.Closure
+	parts      []allowlist.ClosurePart
+	sha256     string // of parts
+}
+
+// externalSource is what the intake of an external check read.
+type externalSource struct {
+	row      allowlist.Row
+	observed observed
+	file     string // that the control changes, from the top of the tree
+	mode     uint32
+	original []byte
+	mutated  []byte
+	fault    string // why there is no control
+}
+
+// errUnobserved says why a command cannot be observed: the check's own matter,
+// not the machine's.
+type unobserved struct{ code, detail string }
+
+func (e unobserved) Error() string { return e.detail }
+
+// ofIntent is the procedure of an entry of the intent.
+func ofIntent(row allowlist.Row) procedure {
+	e := row.Entry
+	return procedure{
+		check: receipt.Check{
+			ID: e.ID, Kind: receipt.External, Digest: row.CheckDigest, Argv: e.Argv.Words,
+			BacksClaim: e.BacksClaim, PassWhen: e.PassWhen.String(), Agreement: string(e.Agreement),
+		},
+		limits: e.Limits, control: receipt.ControlNone, prepare: prepareExternal, run: runExternal,
+	}
+}
+
+// prepareExternal observes the command, holds it against the pin, and makes the
+// known-bad input.
+func prepareExternal(ctx context.Context, r *run) error {
+	x := &r.entry
+	x.row = r.sel.Externals[r.check.CheckID()]
+	r.body.Tools.EnvironmentSHA = seal.SHA256Hex([]byte(strings.Join(externalEnv, "\n") + "\n"))
+	r.body.Inputs.PinsSHA256 = r.sel.PinsSHA256
+	r.step("observe the command")
+	var err error
+	x.observed, err = r.observe(ctx, x.row.Entry)
+	if u, ok := errors.AsType[unobserved](err); ok {
+		r.incident(u.code, receipt.MakesIndeterminate, u.detail)
+		return errConcluded
+	}
+	if err != nil {
+		return err
+	}
+	o := x.observed
+	r.use(o.tools, func() []string { return o.asked }, o.resolution.Files[0].SHA256, o.sha256)
+	r.body.Inputs.DefinitionSHA256 = o.definition.SHA256
+	if pinned := x.row.Pin; pinned.ClosureSHA256 != o.sha256 || pinned.ResolvedPath != o.resolution.Path {
+		r.incident("toolchain_drift", receipt.MakesIndeterminate, "the pinned command and what runs here differ: "+
+			cut(strings.Join(allowlist.ClosureDiff(pinned.Closure, o.parts), "; "), 2000))
+		return errConcluded
+	}
+	return x.control(r)
+}
+
+// control reads the file that the picked mutation changes, and changes it.
+func (x *externalSource) control(r *run) error {
+	c := x.row.Entry.NegativeControl
+	m := c.Mutations[external.Pick(len(c.Mutations), r.body.Nonce)]
+	r.body.Control.MutationOf = c.MutationOf
+	r.body.Control.Kind = receipt.ControlWorktree
+	if !c.OnSubject() {
+		r.body.Control.Kind = receipt.ControlFixture
+	}
+	x.file = m.File
+	switch {
+	case !c.OnSubject() && !strings.HasPrefix(m.File, c.MutationOf+"/"):
+		x.fault = fmt.Sprintf("the mutation changes %q, which is not part of the fixture %q", m.File, c.MutationOf)
+	case x.observed.definition.Has(m.File):
+		x.fault = fmt.Sprintf("the mutation changes %q, which is part of the check's definition", m.File)
+	}
+	if x.fault != "" {
+		return nil
+	}
+	root, err := os.OpenRoot(r.snap.Dir)
+	if err != nil {
+		return fmt.Errorf("open the frozen tree: %w", err)
+	}
+	defer func() { _ = root.Close() }() // a read-only handle
+	st, err := root.Lstat(m.File)
+	if err != nil || !st.Mode().IsRegular() {
+		x.fault = fmt.Sprintf("the tree has no regular file %q to mutate", m.File)
+		return nil
+	}
+	x.mode = uint32(st.Mode().Perm())
+	if st.Size() > external.MaxMutated {
+		x.fault = fmt.Sprintf("%q is larger than %d bytes", m.File, external.MaxMutated)
+		return nil
+	}
+	if x.original, err = root.ReadFile(m.File); err != nil {
+		return fmt.Errorf("read the file to mutate: %w", err)
+	}
+	if x.mutated, err = external.Mutate(x.original, m); err != nil {
+		x.fault = err.Error()
+		return nil
+	}
+	d := newDigest()
+	d.field(m.File)
+	d.field(string(x.mutated))
+	r.body.Control.MutationSHA256 = d.sum()
+	return nil
+}
+
+// observe finds the entry's definition in the tree, what its command runs in a
+// sandbox's view, and the digests of all that belongs to it.
+func (r *run) observe(ctx context.Context, e allowlist.Entry) (observed, error) {
+	var o observed
+	if e.Toolchain != nil && e.Toolchain.Image != "" {
+		return o, problem.New(problem.Usage, fmt.Sprintf("check %q names a toolchain image", e.ID),
+			"this version runs external checks with the host's tools only", `name "roots", or leave toolchain out`)
+	}
+	manifest, err := r.snap.ReadManifest()
+	if err != nil {
+		return o, err
+	}
+	if o.definition, err = external.Define(e, manifest); err != nil {
+		return o, unobserved{"definition_unmatched", err.Error()}
+	}
+	if e.Toolchain != nil {
+		o.asked = slices.Clone(e.Toolchain.Roots)
+	}
+	if o.resolution, err = r.resolve(ctx, e.Argv.Words[0], o.asked); err != nil {
+		return o, err
+	}
+	binary := ""
+	for _, f := range o.resolution.Files {
+		if rel, ok := strings.CutPrefix(f.Path, gocheck.WorkDir+"/"); ok {
+			loaded, err := toolchain.Loaded(path.Join(r.snap.Dir, rel))
+			if err != nil {
+				return o, err
+			}
+			o.asked = append(o.asked, loaded...)
+			continue
+		}
+		binary = cmp.Or(binary, f.Path)
+		o.asked = append(o.asked, f.Path)
+	}
+	slices.Sort(o.asked)
+	o.asked = slices.Compact(o.asked)
+	o.tools = toolchain.Closure{Immutable: true, Observed: "every tool is a file of the tree"}
+	if len(o.asked) > 0 {
+		if o.tools, err = r.lane.meter().Measure(ctx, cmp.Or(binary, o.asked[0]), o.asked...); err != nil {
+			return o, err
+		}
+	}
+	return o, o.seal()
+}
+
+// seal makes the closure of what was measured, and holds it against what the
+// sandbox saw.
+func (o *observed) seal() error {
+	size := func(n int64) *int64 { return &n }
+	seen := map[string]string{}
+	for _, f := range o.resolution.Files {
+		seen[f.Path] = f.SHA256
+	}
+	for _, p := range o.tools.Parts {
+		if !allowlist.ToolRoot(p.Path) {
+			return unobserved{"tool_outside", fmt.Sprintf("the command needs %q, which is not where tools are installed (below /usr or /opt)", p.Path)}
+		}
+		if inside, ok := seen[p.Path]; ok && inside != p.SHA256 {
+			return unobserved{"toolchain_drift", fmt.Sprintf("%q has other bytes inside the sandbox than outside", p.Path)}
+		}
+		if p.Folder {
+			o.parts = append(o.parts, allowlist.ClosurePart{Root: p.Path, TreeSHA256: p.SHA256, Files: size(p.Files), Bytes: size(p.Bytes)})
+		} else {
+			o.parts = append(o.parts, allowlist.ClosurePart{Path: p.Path, SHA256: p.SHA256, Size: size(p.Bytes)})
+		}
+	}
+	o.parts = append(o.parts, allowlist.ClosurePart{Tree: "definition", SHA256: o.definition.SHA256})
+	var err error
+	o.sha256, err = allowlist.ClosureDigest(o.parts)
+	return err
+}
+
+// resolve asks a sandbox of the same kind as the runs' which files a command word
+// runs there. No program but striatum-init runs in it.
+func (r *run) resolve(ctx context.Context, word string, roots []string) (execpath.Resolution, error) {
+	for _, root := range roots {
+		if !allowlist.ToolRoot(root) {
+			return execpath.Resolution{}, unobserved{"tool_outside", fmt.Sprintf("the toolchain root %q is not where tools are installed (below /usr or /opt)", root)}
+		}
+	}
+	boxes, err := r.prepareBoxes(ctx, sandbox.Spec{Limits: resolveLimits, Mounts: r.externalMounts(roots)})
+	if err != nil {
+		return execpath.Resolution{}, err
+	}
+	defer discard(boxes)
+	stdout, stderr := &capped{left: 1 << 20}, &capped{left: 4 << 10}
+	x, err := r.execute(ctx, boxes[0], []sandbox.Program{
+		program(sandbox.InitPath, []string{"resolve", word, gocheck.WorkDir, externalPath}, gocheck.WorkDir, externalEnv),
+	}, func(int) (io.Writer, io.Writer) { return stdout, stderr })
+	if err != nil {
+		return execpath.Resolution{}, err
+	}
+	if end := x.end(0); !x.finished(1) || end.ExitCode != 0 || end.Signal != "" {
+		return execpath.Resolution{}, unobserved{"command_not_found", strings.TrimSpace(strings.TrimPrefix(stderr.String(), "striatum-init: "))}
+	}
+	var found execpath.Resolution
+	if err := seal.Decode(stdout.Bytes(), &found, seal.Limits{Bytes: 1 << 20, Depth: 8}); err != nil {
+		return execpath.Resolution{}, fmt.Errorf("read what a command resolves to: %w", err)
+	}
+	if found.SchemaVersion != execpath.SchemaVersion || len(found.Files) == 0 || found.Files[0].Path != found.Path {
+		return execpath.Resolution{}, errors.New("read what a command resolves to: it is incomplete")
+	}
+	return found, nil
+}
+
+// externalMounts are what the program of an external check sees.
+func (r *run) externalMounts(roots []string) []sandbox.Mount {
+	return append(toolMounts(toolchain.Closure{Roots: roots}),
+		sandbox.Mount{Kind: sandbox.Layer, Source: r.snap.Dir, Target: gocheck.WorkDir},
+		sandbox.Mount{Kind: sandbox.Scratch, Target: gocheck.HomeDir},
+		sandbox.Mount{Kind: sandbox.Scratch, Target: gocheck.TempDir},
+	)
+}
+
+// trial is one execution of an external check: with which content of the file that
+// the control changes, and on which folder.
+type trial struct {
+	content []byte
+	target  string
+	real    bool // a run on the tree itself, which counts
+	x       *execution
+	judged  external.Judged
+	printed bool // what fails_with matches
+}
+
+// runExternal is an external check: the control and its companions first, then
+// the tree itself twice.
+func runExternal(ctx context.Context, r *run) error {
+	s := &r.entry
+	subject := gocheck.WorkDir
+	fixture := path.Join(subject, s.row.Entry.NegativeControl.MutationOf)
+	control, emptied, baseline := &trial{content: s.mutated, target: fixture}, &trial{content: []byte{}, target: fixture}, &trial{content: s.original, target: fixture}
+	runs := []*trial{{content: s.original, target: subject, real: true}, {content: s.original, target: subject, real: true}}
+	var controls []*trial
+	switch {
+	case s.fault != "":
+	case s.row.Entry.NegativeControl.OnSubject():
+		controls = []*trial{control, emptied}
+	default:
+		controls = []*trial{control, emptied, baseline}
+	}
+	spec := sandbox.Spec{Limits: r.limits, Mounts: r.externalMounts(s.observed.tools.Roots)}
+	specs := slices.Repeat([]sandbox.Spec{spec}, len(controls)+len(runs))
+	boxes, err := r.prepareBoxes(ctx, specs...)
+	if err != nil {
+		return err
+	}
+	defer discard(boxes)
+	c := &r.body.Control
+	c.Outcome, c.Why = receipt.Invalid, s.fault
+	if len(controls) > 0 {
+		r.step("negative control")
+		if err := r.trials(ctx, boxes[:len(controls)], controls); err != nil {
+			return err
+		}
+		if baseline.x != nil {
+			c.Baseline = &baseline.x.fact
+		}
+		c.Emptied = &emptied.x.fact
+		r.controlled(control.x, 1, func() (receipt.ControlOutcome, string) { return externalControl(control, emptied, baseline) })
+	}
+	r.step("both runs")
+	if err := r.trials(ctx, boxes[len(controls):], runs); err != nil {
+		return err
+	}
+	for _, t := range runs {
+		if t.printed && t.judged.Judgement == receipt.Pass && c.Outcome == receipt.FailedAsRequired {
+			c.Outcome, c.Why = receipt.Invalid, "fails_with_unspecific: a passing run prints what fails_with matches"
+		}
+	}
+	return nil
+}
+
+// externalControl says what came of the control, which ran to its own end.
+func externalControl(control, emptied, baseline *trial) (receipt.ControlOutcome, string) {
+	end := control.x.end(0)
+	switch {
+	case end.Cut != "":
+		return receipt.Invalid, end.Cut
+	case end.Signal != "":
+		return receipt.Invalid, "it was ended by " + end.Signal
+	case end.ExitCode == 126 || end.ExitCode == 127:
+		return receipt.Invalid, fmt.Sprintf("exit code %d: a command in it was not found or not executable", end.ExitCode)
+	case baseline.x != nil && baseline.judged.Judgement != receipt.Pass:
+		return receipt.Invalid, "the fixture does not pass unmutated"
+	case control.judged.Judgement == receipt.Pass:
+		return receipt.DidNotFail, "the check passed although one line of its input was wrong"
+	case control.judged.Judgement == receipt.Inconclusive:
+		return receipt.Invalid, "its output could not be judged"
+	case !control.printed:
+		return receipt.Invalid, "it failed without printing what fails_with matches"
+	case baseline.printed:
+		return receipt.Invalid, "fails_with_unspecific: the unmutated fixture prints what fails_with matches"
+	case !emptied.x.finished(1):
+		return receipt.Invalid, "the run with the file emptied did not come to its end"
+	case emptied.printed:
+		return receipt.Invalid, "fails_with_unspecific: the run with the whole file emptied prints what fails_with matches"
+	}
+	return receipt.FailedAsRequired, ""
+}
+
+// trials runs executions side by side, each in its own sandbox, and judges them.
+func (r *run) trials(ctx context.Context, boxes []sandbox.Sandbox, trials []*trial) error {
+	errs := make([]error, len(trials))
+	var all sync.WaitGroup
+	for i, t := range trials {
+		all.Go(func() {
+			errs[i] = r.trial(ctx, boxes[i], t)
+			boxes[i].Discard()
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+func (r *run) trial(ctx context.Context, box sandbox.Sandbox, t *trial) error {
+	s := &r.entry
+	e := s.row.Entry
+	words := make([]string, len(e.Argv.Words))
+	for i, w := range e.Argv.Words {
+		words[i] = strings.ReplaceAll(w, allowlist.Target, t.target)
+	}
+	p := sandbox.Program{Path: s.observed.resolution.Path, Args: words, Dir: gocheck.WorkDir, Env: externalEnv}
+	if s.fault == "" {
+		// Also where nothing is changed, so that no time tells a control from a run.
+		p.Files = []sandbox.File{{Path: path.Join(gocheck.WorkDir, s.file), Mode: s.mode, Data: t.content}}
+	}
+	if e.PassWhen.Form == allowlist.ArtifactPresent {
+		p.Collect, p.CollectBytes = []string{path.Join(gocheck.WorkDir, e.PassWhen.Text)}, 1
+	}
+	var said tail
+	x, err := r.execute(ctx, box, []sandbox.Program{p}, said.streams)
+	if err != nil {
+		return err
+	}
+	t.x = x
+	end := x.end(0)
+	one := external.Run{ExitCode: end.ExitCode, Signal: end.Signal, Cut: end.Cut, Output: external.Output{
+		Stdout: r.stream(x.fact.StdoutSHA256), Stderr: r.stream(x.fact.StderrSHA256), StdoutSHA256: x.fact.StdoutSHA256,
+	}}
+	if len(x.programs) > 0 && len(x.programs[0].Collected) > 0 {
+		c := x.programs[0].Collected[0]
+		one.Artifact = c.Regular && len(c.Data) > 0 && !r.inTree(e.PassWhen.Text)
+	}
+	if t.judged, err = external.Judge(e, one); err != nil {
+		return fmt.Errorf("judge an execution: %w", err)
+	}
+	if t.printed, err = external.Printed(regexp.MustCompile(e.NegativeControl.FailsWith), one.Output); err != nil {
+		return fmt.Errorf("judge an execution: %w", err)
+	}
+	x.fact.Judgement, x.fact.Reasons, x.fact.ResultSHA256 = t.judged.Judgement, t.judged.Reasons, t.judged.ResultSHA256
+	if !t.real {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.body.Executions = append(r.body.Executions, x.fact)
+	if t.judged.Census != nil {
+		r.census(*t.judged.Census, t.judged.Judgement)
+	}
+	if t.judged.Judgement != receipt.Pass {
+		r.show(e.ID, said.String())
+	}
+	return r.note(t.judged.Judgement)
+}
+
+// inTree reports whether the frozen tree has something at a path.
+func (r *run) inTree(name string) bool {
+	_, err := os.Lstat(path.Join(r.snap.Dir, name))
+	return err == nil
+}
+
+// stream opens a stream that an execution printed.
+func (r *run) stream(sha string) external.Opener {
+	return func() (io.ReadCloser, error) { return journal.OpenOutput(r.outputs.Dir(), sha) }
+}
