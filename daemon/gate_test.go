@@ -181,7 +181,7 @@ func TestUnsealedNumberHoldsAClaimBackUntilItIsExplained(t *testing.T) {
 	if r := c.gate(c.query()); !r.Green() {
 		t.Errorf("explained, and still %v", codes(r))
 	}
-	c.refused(problem.Usage, "not found", func() error { return c.Explain(c.Context(), operator(), receipttest.Digest("no"), "x") })
+	c.refused(problem.Usage, "it is not found in this store", func() error { return c.Explain(c.Context(), operator(), receipttest.Digest("no"), "x") })
 	c.refused(problem.Usage, "beginning", func() error { return c.Explain(c.Context(), operator(), receipt.FirstPrevSeal, "x") })
 	c.refused(problem.Usage, "reason", func() error { return c.Explain(c.Context(), operator(), lost.Seal(), "") })
 }

@@ -168,6 +168,9 @@ func (s *Service) Explain(ctx context.Context, p Principal, name, reason string)
 	}
 	return s.update(ctx, what, func(w store.Writer) error {
 		repositoryID, err := w.RepositoryOf(ctx, name)
+		if errors.Is(err, store.ErrNotFound) {
+			return problem.New(problem.Usage, what, "it is not found in this store", "`striatum gate read -v` names what can be explained")
+		}
 		if err != nil {
 			return err
 		}

@@ -167,7 +167,7 @@ func StoreProblem(err error, what string) error {
 	case errors.Is(err, store.ErrCorrupt):
 		return problem.Wrap(problem.Refused, err, what, "restore the store from a backup, or begin with another STRIATUM_HOME")
 	case errors.Is(err, store.ErrNotFound):
-		return problem.Wrap(problem.Usage, err, what, "")
+		return &problem.Problem{Kind: problem.Usage, What: what, Why: "it is not found in this store", Err: err}
 	}
 	return problem.Wrap(problem.Internal, err, what, "")
 }

@@ -100,7 +100,7 @@ func (f *Factory) Token(file string, read func(path string, limit int64) ([]byte
 	}
 	data, err := read(file, 4096)
 	if err != nil {
-		return "", problem.Wrap(problem.Usage, err, "read the token file", "--token-file names a file that holds the token alone")
+		return "", problem.Wrap(problem.Usage, err, fmt.Sprintf("read the token file %q", file), "--token-file names a file that holds the token alone")
 	}
 	return strings.TrimSpace(string(data)), nil
 }

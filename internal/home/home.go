@@ -228,7 +228,7 @@ func (h *Home) readKey(name string) (*seal.PrivateKey, error) {
 		return nil, err
 	}
 	if !st.Mode().IsRegular() {
-		return nil, problem.New(problem.Refused, "read the key "+path, "it is not a regular file", "")
+		return nil, problem.New(problem.Refused, "read the key "+path, "it is not a regular file", "restore it from a backup")
 	}
 	if err := private(path, st, 0o600); err != nil {
 		return nil, err

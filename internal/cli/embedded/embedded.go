@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"syscall"
 
@@ -74,6 +75,9 @@ func (s *Session) Principal(ctx context.Context, f *cli.Factory, tokenFile strin
 // not wait for a FIFO or a device.
 func ReadFile(path string, limit int64) (data []byte, err error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if perr, ok := errors.AsType[*fs.PathError](err); ok {
+		return nil, fmt.Errorf("read %q: %w", path, perr.Err)
+	}
 	if err != nil {
 		return nil, err
 	}

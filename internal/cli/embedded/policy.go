@@ -150,11 +150,13 @@ func unreadable(p string, err error) error {
 	case errors.As(err, &known):
 		return err
 	case errors.Is(err, beneath.ErrTooLong):
-		return problem.Wrap(problem.Invalid, err, what, "")
+		return problem.Wrap(problem.Invalid, err, what, "shorten the file")
 	case errors.Is(err, beneath.ErrUnsupported):
 		return problem.Wrap(problem.Missing, err, what, "")
 	case errors.Is(err, beneath.ErrLink):
 		return problem.Wrap(problem.Refused, err, what, "put the folder or file itself in its place")
+	case errors.Is(err, beneath.ErrNotRegular):
+		return problem.Wrap(problem.Refused, err, what, "move away what is there")
 	}
 	return problem.Wrap(problem.Refused, err, what, "")
 }

@@ -98,8 +98,8 @@ func TestPlantedPolicyFilesAreRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err := embedded.PolicyFiles(top)
-			if p := problem.Of(err); p == nil || p.Kind != problem.Refused {
-				t.Errorf("got %v, want kind Refused", err)
+			if p := problem.Of(err); p == nil || p.Kind != problem.Refused || p.Hint == "" {
+				t.Errorf("got %v, want kind Refused with a hint", err)
 			}
 		})
 	}

@@ -44,6 +44,7 @@ type binder struct {
 	outputs         string // the lane's store of streams
 	streams         cli.Streams
 	progress        *progress
+	noted           bool // that a copy could not be written
 }
 
 func (b *binder) concluded(ctx context.Context, o verifier.Outcome) error {
@@ -109,7 +110,7 @@ func (b *binder) log(path, sha string, size int64) {
 }
 
 // copy writes a copy for people. The evidence is in the home; a copy that
-// cannot be written costs a note and nothing else.
+// cannot be written costs a note, for all of them, and nothing else.
 func (b *binder) copy(path string, data []byte) {
 	err := func() error {
 		root, err := worktree.Open(b.top)
@@ -122,7 +123,8 @@ func (b *binder) copy(path string, data []byte) {
 		}
 		return root.WriteFile(path, data, 0o644)
 	}()
-	if err != nil {
+	if err != nil && !b.noted {
+		b.noted = true
 		b.streams.Notef("no copy in the worktree: %s", cli.Escape(cli.Explain(err).Error()))
 	}
 }
