@@ -29,7 +29,7 @@ import (
 const (
 	maxAnswerBytes = 64 << 10
 	askTimeout     = 30 * time.Second
-	installHint    = "install Go from https://go.dev/dl/ to /usr/local/go (on Debian: apt-get install golang-go), or set \"go\" in the home's config.json to an absolute path"
+	installHint    = "install Go from https://go.dev/dl/ to /usr/local/go and put /usr/local/go/bin in PATH (golang-go of Debian 12 is too old), or set \"go\" in the home's config.json to an absolute path"
 )
 
 // Config says where to look for go.
