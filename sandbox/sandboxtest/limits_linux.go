@@ -85,6 +85,11 @@ func (s *suite) pids(t *testing.T) {
 	if took := time.Since(start); took > p.WallClock+grace {
 		t.Errorf("ending took %v", took)
 	}
+	// A shell that cannot fork ends.
+	res, _ = s.run(t, spec, sh("for i in $(seq 100); do sleep 60 & done"), sh("exit 0"))
+	if res.Hit != sandbox.HitPids || len(res.Programs) != 1 || res.Programs[0].ExitCode == 0 {
+		t.Errorf("too many: hit %q, %+v", res.Hit, res.Programs)
+	}
 }
 
 func (s *suite) output(t *testing.T) {
