@@ -9,7 +9,6 @@ import (
 
 	"striatum/internal/schemacheck"
 	"striatum/seal"
-	"striatum/workflow"
 )
 
 //go:generate go test . -run TestSchemaInDocsIsACopy -update
@@ -143,7 +142,7 @@ func hashes(found []Finding, v any, at string) []Finding {
 				found = append(found, Finding{
 					Pointer: p, Code: HashInIntent,
 					What: `the intent is hashless: a program's digest holds on one host only, so "binary_sha256" belongs to this host's pins`,
-					Hint: "remove it and run: " + PinCommand + workflow.NotYet,
+					Hint: "remove it and run: " + PinCommand,
 				})
 				continue
 			}

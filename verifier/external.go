@@ -248,7 +248,7 @@ func (r *run) resolve(ctx context.Context, word string, roots []string) (execpat
 		return execpath.Resolution{}, err
 	}
 	if end := x.end(0); !x.finished(1) || end.ExitCode != 0 || end.Signal != "" {
-		return execpath.Resolution{}, unobserved{"command_not_found", strings.TrimSpace(strings.TrimPrefix(stderr.String(), "striatum-init: "))}
+		return execpath.Resolution{}, unobserved{CommandNotFound, strings.TrimSpace(strings.TrimPrefix(stderr.String(), "striatum-init: "))}
 	}
 	var found execpath.Resolution
 	if err := seal.Decode(stdout.Bytes(), &found, seal.Limits{Bytes: 1 << 20, Depth: 8}); err != nil {

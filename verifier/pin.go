@@ -13,8 +13,12 @@ import (
 type Observation struct {
 	Entry allowlist.Entry
 	Pin   allowlist.Pin
+	Code  string // of Why: CommandNotFound, or another
 	Why   string // empty: Pin holds
 }
+
+// CommandNotFound is the code of a command that is not there, inside.
+const CommandNotFound = "command_not_found"
 
 // Observe says, for each entry that the request selects, which bytes its command
 // stands for on this host and in this tree, as sandboxes see them. It executes
@@ -49,7 +53,7 @@ func (l *Lane) observation(ctx context.Context, r *run, row allowlist.Row) (Obse
 	r.step("observe the command")
 	o, err := r.observe(ctx, row.Entry)
 	if u, ok := errors.AsType[unobserved](err); ok {
-		return Observation{Entry: row.Entry, Why: u.detail}, nil
+		return Observation{Entry: row.Entry, Code: u.code, Why: u.detail}, nil
 	}
 	if err != nil {
 		return Observation{}, err

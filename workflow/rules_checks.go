@@ -127,14 +127,14 @@ func (r *rules) unfilled(c CheckRef, e External) {
 		r.found = append(r.found, Finding{
 			File: r.w.IntentPath, Pointer: p, Code: EntryUnfilled, Unfilled: true,
 			What: fmt.Sprintf("entry %q is an unfilled template", c.ID),
-			Hint: fmt.Sprintf("fill %s in %s, then run: %s%s", p, r.w.IntentPath, e.FixCommand, NotYet),
+			Hint: fmt.Sprintf("fill %s in %s, then run: %s", p, r.w.IntentPath, e.FixCommand),
 		})
 	}
 	if len(e.Unfilled) == 0 && e.Unpinned != "" {
 		r.found = append(r.found, Finding{
 			File: r.w.IntentPath, Pointer: e.Pointer, Code: EntryUnpinned, Unfilled: true,
 			What: fmt.Sprintf("entry %q is not pinned on this host: %s", c.ID, e.Unpinned),
-			Hint: "run: " + e.FixCommand + NotYet,
+			Hint: "run: " + e.FixCommand,
 		})
 	}
 }

@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"striatum/allowlist"
 	"striatum/claim"
 	"striatum/daemon"
 	"striatum/internal/cli"
@@ -117,6 +119,10 @@ func (o *runOptions) execute(ctx context.Context, f *cli.Factory) (err error) {
 	if err != nil {
 		return err
 	}
+	fingerprint, err := hostFingerprint(s.Home.LaneDir(), f.Rand)
+	if err != nil {
+		return err
+	}
 	b := &binder{service: s.Service, repository: repo.ID, run: o.run, principal: principal, top: wt.Path, outputs: outputsDir(s.Home), streams: f.Streams, progress: p}
 	outcomes, err := lane.Run(ctx, verifier.Request{
 		RepositoryID: repo.ID, RunID: o.run, Requester: principal.String(),
@@ -124,7 +130,16 @@ func (o *runOptions) execute(ctx context.Context, f *cli.Factory) (err error) {
 		Select: func(tree string) (verifier.Selection, error) {
 			sel, declared, err := o.selection(tree)
 			b.declared = declared
-			return sel, err
+			if err != nil {
+				return sel, err
+			}
+			return sel, externals(&sel, tree, func(intentPath string) (*allowlist.Pins, string, error) {
+				ring, err := s.Service.Keyring(ctx)
+				if err != nil {
+					return nil, "", err
+				}
+				return embedded.Pins(wt.Path, intentPath, fingerprint, ring)
+			}, fingerprint)
 		},
 		Concluded: b.concluded,
 	})
@@ -194,6 +209,47 @@ func (o *runOptions) selection(tree string) (verifier.Selection, []claim.Claim, 
 			"name one, such as --check builtin:go-test, or run: striatum workflow generate --shape verification_gate --write")
 	}
 	return sel, declared, nil
+}
+
+// externals adds what the intent and this host's pins say of the checks that are
+// not builtins. One that is unfilled or unpinned ends the run before anything is
+// executed.
+func externals(sel *verifier.Selection, tree string, pins func(intentPath string) (*allowlist.Pins, string, error), fingerprint string) error {
+	if !slices.ContainsFunc(sel.Checks, workflow.CheckRef.External) {
+		return nil
+	}
+	rows, path, err := intentRows(tree, nil, fingerprint)
+	if err != nil {
+		return err
+	}
+	found, digest, err := pins(path)
+	if err != nil {
+		return err
+	}
+	if rows, _, err = intentRows(tree, found, fingerprint); err != nil {
+		return err
+	}
+	sel.PinsSHA256, sel.Externals = digest, map[string]allowlist.Row{}
+	for _, c := range sel.Checks {
+		if !c.External() {
+			continue
+		}
+		i := slices.IndexFunc(rows, func(r allowlist.Row) bool { return r.Entry.ID == c.ID })
+		what := fmt.Sprintf("run the check %q", c.ID)
+		switch {
+		case i < 0:
+			return problem.New(problem.Invalid, what, fmt.Sprintf("the intent %q has no such entry", path), "`striatum workflow validate` lists what does not fit")
+		case len(rows[i].Unfilled) > 0:
+			return problem.New(problem.Unfilled, what, fmt.Sprintf("%s#%s is an unfilled template", path, rows[i].Unfilled[0]), "fill it, then run: "+allowlist.PinCommand)
+		case rows[i].Unpinned != nil:
+			u := rows[i].Unpinned
+			return problem.New(problem.Unfilled, what, fmt.Sprintf("%s#%s is not pinned on host %s: %s", path, u.EntryPointer, u.HostFingerprint, u.Why), "run: "+u.FixCommand)
+		case rows[i].Entry.BacksClaim != c.BacksClaim:
+			return problem.New(problem.Invalid, what, fmt.Sprintf("the workflow lets it back the claim %q and the intent %q", c.BacksClaim, rows[i].Entry.BacksClaim), "make them equal")
+		}
+		sel.Externals[c.ID] = rows[i]
+	}
+	return nil
 }
 
 // selfDigest is the digest of the running binary.

@@ -186,7 +186,7 @@ func (o *validateOptions) pins(ctx context.Context, root *worktree.Root, intentP
 	refused := func(err error) []workflow.Finding {
 		return []workflow.Finding{{
 			File: path, Code: PinsRefused, What: err.Error(),
-			Hint: "pins are never written by hand: remove the file and run: " + allowlist.PinCommand + workflow.NotYet,
+			Hint: "pins are never written by hand: remove the file and run: " + allowlist.PinCommand,
 		}}
 	}
 	envelope, err := root.ReadFile(path, allowlist.MaxPinsBytes)

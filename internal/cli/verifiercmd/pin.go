@@ -1,0 +1,268 @@
+package verifiercmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"striatum/allowlist"
+	"striatum/internal/cli"
+	"striatum/internal/cli/embedded"
+	"striatum/internal/home"
+	"striatum/internal/problem"
+	"striatum/internal/worktree"
+	"striatum/verifier"
+	"striatum/workflow"
+)
+
+// pinOptions are the flags of `verifier pin`.
+type pinOptions struct {
+	hostHere bool
+	force    bool
+	diffOnly bool
+	worktree string
+	wait     time.Duration
+}
+
+func newPin(f *cli.Factory) *cobra.Command {
+	var o pinOptions
+	cmd := &cobra.Command{
+		Use:   "pin --host-here",
+		Short: "Record which bytes this host has for the intent's commands",
+		Long: `Pin looks, in a sandbox, at what each command of the intent runs on this host:
+the program, its interpreters and shared libraries, the declared toolchain roots,
+and the check's definition in the tree. It executes none of them. What it saw is
+signed by the lane and written beside the intent, where git ignores it.
+
+An entry whose pin would change is refused, with the difference, unless --force
+is given: new bytes need a new attestation.
+
+Exit codes: 0 written, or nothing changed; 1 with --diff-only when something
+would change; 3 refused; 6 a definition matches nothing; 7 a command is not
+there; 8 every entry is unfilled.`,
+		Example: `  striatum verifier pin --host-here
+  striatum verifier pin --host-here --diff-only`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.execute(cmd.Context(), f) },
+	}
+	fl := cmd.Flags()
+	fl.BoolVar(&o.hostHere, "host-here", false, "pin for the host that this runs on (required: there is no other way)")
+	fl.BoolVar(&o.force, "force", false, "replace pins that changed")
+	fl.BoolVar(&o.diffOnly, "diff-only", false, "print what would change and write nothing")
+	fl.StringVar(&o.worktree, "worktree", "", "the worktree, or a folder in it (default: the working directory)")
+	fl.DurationVar(&o.wait, "wait", 10*time.Minute, "how long to wait for the lane while another process holds it")
+	if err := cmd.MarkFlagRequired("host-here"); err != nil {
+		panic(err) // the flag is defined above
+	}
+	cmd.MarkFlagsMutuallyExclusive("force", "diff-only")
+	return cmd
+}
+
+func (o *pinOptions) execute(ctx context.Context, f *cli.Factory) (err error) {
+	top, err := (&runOptions{worktree: o.worktree}).top(f)
+	if err != nil {
+		return err
+	}
+	wt, err := home.Worktree(top)
+	if err != nil {
+		return err
+	}
+	s, err := embedded.Open(ctx, f)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	principal, err := s.Principal(ctx, f, "")
+	if err != nil {
+		return err
+	}
+	repo, _, err := s.Service.Repository(ctx, wt)
+	if err != nil {
+		return err
+	}
+	p := newProgress(f.Streams, f.Now)
+	lane, err := openLane(f, s, principal, p)
+	if err != nil {
+		return err
+	}
+	intentPath := workflow.DefaultIntentPath
+	seen, err := lane.Observe(ctx, verifier.Request{
+		RepositoryID: repo.ID, Requester: principal.String(), Root: wt.Path, Wait: o.wait,
+		Select: func(tree string) (verifier.Selection, error) {
+			rows, path, err := intentRows(tree, nil, "")
+			if err != nil {
+				return verifier.Selection{}, err
+			}
+			intentPath = path
+			return pinnable(rows, f.Streams)
+		},
+	})
+	p.end()
+	if err != nil {
+		return err
+	}
+	for _, x := range seen {
+		if x.Why != "" {
+			return unpinnable(x)
+		}
+	}
+	fingerprint, err := hostFingerprint(s.Home.LaneDir(), f.Rand)
+	if err != nil {
+		return err
+	}
+	ring, err := s.Service.Keyring(ctx)
+	if err != nil {
+		return err
+	}
+	before, _, err := embedded.Pins(wt.Path, intentPath, fingerprint, ring)
+	if err != nil && !o.force {
+		return err
+	}
+	pins, changed := merge(before, seen, fingerprint, f.Streams)
+	switch {
+	case !changed:
+		f.Streams.Notef("the pins are as they were")
+		return nil
+	case o.diffOnly:
+		return cli.SilentError{Kind: problem.No}
+	case before != nil && replaces(*before, pins) && !o.force:
+		return problem.New(problem.Refused, "pin the intent's commands", "a pin that is there would be replaced",
+			"read the difference above, then run: "+allowlist.PinCommand+" --force")
+	}
+	envelope, err := allowlist.SignPins(pins, s.Home.LaneKey)
+	if err != nil {
+		return err
+	}
+	root, err := worktree.Open(wt.Path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	path := allowlist.PinsPath(intentPath, fingerprint)
+	if err := root.WriteFile(path, envelope, 0o644); err != nil {
+		return err
+	}
+	f.Streams.Notef("wrote %s", cli.Escape(path))
+	return nil
+}
+
+// intentRows joins the intent of the tree with pins.
+func intentRows(tree string, pins *allowlist.Pins, fingerprint string) (rows []allowlist.Row, intentPath string, err error) {
+	files, err := embedded.PolicyFiles(tree)
+	if err != nil {
+		return nil, "", err
+	}
+	intentPath = workflow.DefaultIntentPath
+	w, found, err := files.Workflow()
+	if err != nil {
+		return nil, "", err
+	}
+	if found {
+		intentPath = w.IntentPath
+	}
+	data, ok := files[intentPath]
+	if !ok {
+		return nil, intentPath, nil
+	}
+	intent, err := allowlist.ParseIntent(data)
+	if err != nil {
+		return nil, "", problem.Wrap(problem.Invalid, err, fmt.Sprintf("read the intent %q", intentPath), "`striatum workflow validate` lists every finding")
+	}
+	rows, err = allowlist.Join(intent, pins, nil, fingerprint)
+	return rows, intentPath, err
+}
+
+// pinnable selects every entry that is filled, and names the others.
+func pinnable(rows []allowlist.Row, s cli.Streams) (verifier.Selection, error) {
+	sel := verifier.Selection{Externals: map[string]allowlist.Row{}}
+	var unfilled []string
+	for _, row := range rows {
+		if len(row.Unfilled) > 0 {
+			unfilled = append(unfilled, row.Unfilled...)
+			s.Notef("not pinned: %q is an unfilled template at %s", row.Entry.ID, strings.Join(row.Unfilled, ", "))
+			continue
+		}
+		sel.Checks = append(sel.Checks, workflow.CheckRef{ID: row.Entry.ID, BacksClaim: row.Entry.BacksClaim})
+		sel.Externals[row.Entry.ID] = row
+	}
+	switch {
+	case len(rows) == 0:
+		return sel, problem.New(problem.Usage, "pin the intent's commands", "the intent names no external check", "builtins need no pin; add an entry with: striatum workflow generate --shape verification_gate --check ID --write")
+	case len(sel.Checks) == 0:
+		return sel, problem.New(problem.Unfilled, "pin the intent's commands", "every entry is unfilled, first: "+unfilled[0], "fill it, then run: "+allowlist.PinCommand)
+	}
+	return sel, nil
+}
+
+func unpinnable(o verifier.Observation) error {
+	what := fmt.Sprintf("pin the check %q", o.Entry.ID)
+	if o.Code == verifier.CommandNotFound {
+		return problem.New(problem.Missing, what, o.Why, "install the command below /usr or /opt, then run: "+allowlist.PinCommand)
+	}
+	return problem.New(problem.Invalid, what, o.Why, "correct the entry in the intent")
+}
+
+// merge puts what was seen in place of what the pins say, prints each difference,
+// and reports whether there was one. A pin of an entry that is gone is dropped.
+func merge(before *allowlist.Pins, seen []verifier.Observation, fingerprint string, s cli.Streams) (allowlist.Pins, bool) {
+	pins := allowlist.Pins{SchemaVersion: allowlist.PinsSchemaVersion, HostFingerprint: fingerprint, Checks: []allowlist.Pin{}}
+	changed := before == nil
+	for _, x := range seen {
+		pin := x.Pin
+		was, ok := allowlist.Pin{}, false
+		if before != nil {
+			was, ok = before.Pin(pin.ID)
+		}
+		switch lines := pinDiff(was, pin); {
+		case !ok:
+			changed = true
+			fmt.Fprintf(s.Out, "+ %s: %s, closure %s of %d parts\n", pin.ID, cli.Escape(pin.ResolvedPath), pin.ClosureSHA256, len(pin.Closure))
+		case len(lines) == 0:
+			pin = was // its time of observation stays
+		default:
+			changed = true
+			fmt.Fprintf(s.Out, "~ %s\n", pin.ID)
+			for _, l := range lines {
+				fmt.Fprintf(s.Out, "    %s\n", cli.Escape(l))
+			}
+		}
+		pins.Checks = append(pins.Checks, pin)
+	}
+	if before != nil {
+		for _, was := range before.Checks {
+			if _, ok := pins.Pin(was.ID); !ok {
+				changed = true
+				fmt.Fprintf(s.Out, "- %s: no longer pinned\n", was.ID)
+			}
+		}
+	}
+	return pins, changed
+}
+
+// pinDiff says what tells two pins of one entry apart, their times aside.
+func pinDiff(a, b allowlist.Pin) []string {
+	var out []string
+	if a.CheckDigest != b.CheckDigest {
+		out = append(out, fmt.Sprintf("the entry was %s and is %s", a.CheckDigest, b.CheckDigest))
+	}
+	if !slices.Equal(a.Argv, b.Argv) {
+		out = append(out, fmt.Sprintf("argv was %q and is %q", a.Argv, b.Argv))
+	}
+	if a.ResolvedPath != b.ResolvedPath {
+		out = append(out, fmt.Sprintf("the command was %s and is %s", a.ResolvedPath, b.ResolvedPath))
+	}
+	return append(out, allowlist.ClosureDiff(a.Closure, b.Closure)...)
+}
+
+// replaces reports whether a pin that is there would not be what it was.
+func replaces(before, after allowlist.Pins) bool {
+	return slices.ContainsFunc(before.Checks, func(was allowlist.Pin) bool {
+		now, ok := after.Pin(was.ID)
+		return !ok || len(pinDiff(was, now)) > 0
+	})
+}
