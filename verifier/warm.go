@@ -34,7 +34,8 @@ const warmVolumeBytes = 4 << 30
 // and no module. It is made on the first use of a toolchain and environment
 // and never written again; runs see it below a layer of their own.
 func (r *run) standardCache(ctx context.Context) (string, error) {
-	l, closure, env := r.lane, r.tools.closure, r.source.env
+	l, closure := r.lane, r.tools.closure
+	env := gocheck.NewEnvironment(r.tools.chain.GOROOT, r.tools.chain.CgoEnabled, false) // there is no go.work here
 	key := seal.SHA256Hex([]byte(closure.SHA256 + "\n" + env.Digest() + "\n"))
 	dir := filepath.Join(l.cfg.Dir, "cache", "std-"+key[:32])
 	if _, err := os.Stat(dir); err == nil {
