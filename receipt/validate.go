@@ -22,6 +22,8 @@ func (c *checker) want(ok bool, field, what string, args ...any) {
 	}
 }
 
+// fault notes what is wrong. The methods for single values ask first and call
+// it then, so that a value in order is not boxed for a message.
 func (c *checker) fault(field, what string, args ...any) {
 	if len(c.errs) < 10 {
 		c.errs = append(c.errs, fmt.Errorf("%s: %s", field, fmt.Sprintf(what, args...)))
@@ -35,6 +37,7 @@ func (c *checker) id(field, s string) {
 		c.fault(field, "%q is not an id", s)
 	}
 }
+
 func (c *checker) maybeID(field, s string) {
 	if s != "" {
 		c.id(field, s)
