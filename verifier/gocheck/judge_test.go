@@ -295,7 +295,7 @@ func TestPlantedNamesAreRandomAndOfTheRightPackage(t *testing.T) {
 		plant   func(Discovery) ([]Planted, error)
 		clauses string
 	}{
-		{func(d Discovery) ([]Planted, error) { return PlantTest(d, l.random()) }, "a x_test o_test"},
+		{func(d Discovery) ([]Planted, error) { return PlantTest(d, l.random()) }, "a_test x_test o_test"},
 		{func(d Discovery) ([]Planted, error) { return PlantVet(d, l.random()) }, "a x o_test n"},
 		{func(d Discovery) ([]Planted, error) { return PlantBuild(d, l.random()) }, "a x n"},
 	} {

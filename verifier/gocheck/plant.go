@@ -49,10 +49,11 @@ func words(rnd io.Reader) ([5]string, error) {
 }
 
 // PlantTest returns a file with one failing test for each package of d that has
-// tests: in the package of the first internal test file, or in the external one
-// if there are only such. It is to be there when the tests are compiled and
-// only then, so that the folder that they run in is that of a real run. Names
-// are drawn from rnd; an error is one of reading it.
+// tests. It belongs to the external test package, which is in the same binary:
+// so the package itself and what imports it need not be compiled again. It is to
+// be there when the tests are compiled and only then, so that the folder that
+// they run in is that of a real run. Names are drawn from rnd; an error is one of
+// reading it.
 func PlantTest(d Discovery, rnd io.Reader) ([]Planted, error) {
 	var all []Planted
 	for _, p := range d.Packages {
@@ -63,9 +64,9 @@ func PlantTest(d Discovery, rnd io.Reader) ([]Planted, error) {
 		if err != nil {
 			return nil, err
 		}
-		clause := p.Name
-		if len(p.TestFiles) == 0 {
-			clause = p.XTestName
+		clause := p.XTestName
+		if clause == "" {
+			clause = p.Name + "_test"
 		}
 		test := "Test" + string(w[1][0]-'a'+'A') + w[1][1:]
 		data := fmt.Appendf(nil, "package %s\n\nimport %s \"testing\"\n\nfunc %s(t *%s.T) {\n\tt.Errorf(\"got %%q, want %%q\", %q, %q)\n}\n",
