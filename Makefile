@@ -33,7 +33,7 @@ check: ## format, vet, lint, generated files, import rules, unit tests: CI witho
 	@scripts/check
 
 .PHONY: lint
-lint: ## run golangci-lint as pinned in .golangci.mod (compiles it on first use)
+lint: ## run golangci-lint and actionlint as pinned in scripts/build-tools (compiled on first use)
 	@scripts/lint
 
 .PHONY: bench

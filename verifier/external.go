@@ -193,7 +193,7 @@ func (r *run) observe(ctx context.Context, e allowlist.Entry) (observed, error) 
 	o.asked = slices.Compact(o.asked)
 	o.tools = toolchain.Closure{Immutable: true, Observed: "every tool is a file of the tree"}
 	if len(o.asked) > 0 {
-		if o.tools, err = r.lane.meter().Measure(ctx, cmp.Or(binary, o.asked[0]), o.asked...); err != nil {
+		if o.tools, err = r.lane.meter().Measure(ctx, binary, o.asked...); err != nil {
 			return o, err
 		}
 	}

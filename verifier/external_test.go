@@ -13,6 +13,7 @@ import (
 	"striatum/allowlist"
 	"striatum/internal/testenv"
 	"striatum/receipt"
+	"striatum/seal"
 	"striatum/verifier"
 	"striatum/workflow"
 )
@@ -241,5 +242,35 @@ func TestPinCoversInterpreterAndLibraries(t *testing.T) {
 	}
 	if p.ResolvedPath != "/workspace/tools/check.py" || !p.Posture.Strict {
 		t.Errorf("got %+v", p)
+	}
+}
+
+// TestAProgramOfTheTreeIsItsOwnDefinition: a static program that is committed, with
+// a folder of the host as its only declared root.
+func TestAProgramOfTheTreeIsItsOwnDefinition(t *testing.T) {
+	l := open(t)
+	data, err := os.ReadFile(testenv.Init(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := testenv.Tree(t, "-- bin/README --\n-- f --\nbytes\n-- a.json --\n{\"schema_version\":\"striatum.anchors.v1\",\"anchors\":[{\"path\":\"f\",\"sha256\":\""+seal.SHA256Hex([]byte("bytes\n"))+"\"}]}\n")
+	if err := os.WriteFile(filepath.Join(root, "bin", "checker"), data, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	e := entry(t, `{"id": "x", "argv": ["bin/checker", "anchors", "a.json", "{target}"], "backs_claim": "c", "agreement": "stdout", "pass_when": "exit_zero",
+		"toolchain": {"roots": ["/usr/share/zoneinfo/Arctic", "/usr/lib/os-release"]},
+		"negative_control": {"mutation_of": ".", "mutation": {"file": "f", "find": "bytes", "replace": "other"}, "fails_with": "differs `+seal.SHA256Hex([]byte("other\n"))+`"}}`)
+	pins := l.pin(t, root, e)
+	if p := pins.Checks[0]; p.ResolvedPath != "/workspace/bin/checker" || p.BinarySHA256 != seal.SHA256Hex(data) {
+		t.Errorf("got %+v", p)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	outcomes, err := l.lane(t, nil).Run(t.Context(), ask(root, e, pins))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := outcomes[0].Receipt.Receipt(); r.Classification != receipt.VerifiedEligible {
+		t.Errorf("got %s, %s %v", r.Classification, r.Control.Why, r.Reasons)
 	}
 }

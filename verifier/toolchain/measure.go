@@ -78,7 +78,7 @@ type Part struct {
 }
 
 // Measure digests every file below the roots, and the binary, which must be
-// among them. It reads what it has not read before with two workers.
+// among them unless it is empty. It reads what it has not read before with two workers.
 //
 // A digest is taken from the cache only if device, inode, size, mode, mtime
 // and ctime are as they were when the file was hashed under a read lease
@@ -105,7 +105,7 @@ func (m Meter) Measure(ctx context.Context, binary string, roots ...string) (Clo
 		pending = append(pending, w.outside...)
 		w.outside = nil
 	}
-	if _, ok := w.files[binary]; !ok {
+	if _, ok := w.files[binary]; binary != "" && !ok {
 		return Closure{}, fmt.Errorf("measure %q: it is not a regular file below %q", binary, done)
 	}
 	sort.Strings(done)
