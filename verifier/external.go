@@ -101,7 +101,7 @@ func prepareExternal(ctx context.Context, r *run) error {
 	r.body.Inputs.DefinitionSHA256 = o.definition.SHA256
 	if pinned := x.row.Pin; pinned.ClosureSHA256 != o.sha256 || pinned.ResolvedPath != o.resolution.Path {
 		r.incident("toolchain_drift", receipt.MakesIndeterminate, "the pinned command and what runs here differ: "+
-			cut(strings.Join(allowlist.ClosureDiff(pinned.Closure, o.parts), "; "), 2000))
+			cut(strings.Join(allowlist.ClosureDiff(pinned.Closure, o.parts), "; ")))
 		return errConcluded
 	}
 	return x.control(r)

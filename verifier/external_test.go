@@ -111,15 +111,21 @@ func TestExternalChecksOfAnyTool(t *testing.T) {
 	l := open(t)
 	for name, c := range map[string]struct{ entry, tree string }{
 		"python": {schemaEntry(), checkSchema},
-		"shell": {`{"id": "todo", "argv": ["tools/check.sh", "{target}"], "pass_when": {"stdout_contains": "no todo left"}, "backs_claim": "c", "agreement": "exit_code",
+		"shell": {
+			`{"id": "todo", "argv": ["tools/check.sh", "{target}"], "pass_when": {"stdout_contains": "no todo left"}, "backs_claim": "c", "agreement": "exit_code",
 			"negative_control": {"mutation_of": ".", "mutation": [{"file": "src/a.txt", "find": "done", "replace": "TODO"}, {"file": "src/a.txt", "find": "really", "replace": "TODO"}], "fails_with": "TODO in"}}`,
-			"-- tools/check.sh --\n#!/bin/sh\ncd \"$1\" || exit 2\nif grep -l TODO src/*; then echo TODO in src; exit 1; fi\ntest -s src/a.txt || { echo empty; exit 1; }\necho no todo left\n-- src/a.txt --\nthis is done, really\n"},
-		"node": {`{"id": "unit", "argv": ["node", "--test", "--test-reporter=tap"], "definition": ["test"], "pass_when": {"tests": {"must_pass": ["adds"], "min_passed": 1}}, "backs_claim": "c", "agreement": "tap",
+			"-- tools/check.sh --\n#!/bin/sh\ncd \"$1\" || exit 2\nif grep -l TODO src/*; then echo TODO in src; exit 1; fi\ntest -s src/a.txt || { echo empty; exit 1; }\necho no todo left\n-- src/a.txt --\nthis is done, really\n",
+		},
+		"node": {
+			`{"id": "unit", "argv": ["node", "--test", "--test-reporter=tap"], "definition": ["test"], "pass_when": {"tests": {"must_pass": ["adds"], "min_passed": 1}}, "backs_claim": "c", "agreement": "tap",
 			"negative_control": {"mutation_of": ".", "mutation": {"file": "lib.js", "find": "a + b", "replace": "a - b"}, "fails_with": "expected: 3"}}`,
-			"-- lib.js --\nexports.add = (a, b) => a + b;\n-- test/lib.test.js --\nconst test = require('node:test');\nconst assert = require('node:assert');\nconst { add } = require('../lib.js');\ntest('adds', () => assert.strictEqual(add(1, 2), 3));\n"},
-		"artifact": {`{"id": "site", "argv": ["sh", "build.sh"], "definition": ["build.sh"], "pass_when": {"artifact_present": "out/index.html"}, "backs_claim": "c", "agreement": "exit_code",
+			"-- lib.js --\nexports.add = (a, b) => a + b;\n-- test/lib.test.js --\nconst test = require('node:test');\nconst assert = require('node:assert');\nconst { add } = require('../lib.js');\ntest('adds', () => assert.strictEqual(add(1, 2), 3));\n",
+		},
+		"artifact": {
+			`{"id": "site", "argv": ["sh", "build.sh"], "definition": ["build.sh"], "pass_when": {"artifact_present": "out/index.html"}, "backs_claim": "c", "agreement": "exit_code",
 			"negative_control": {"mutation_of": ".", "mutation": {"file": "page.txt", "find": "title", "replace": "titel"}, "fails_with": "no title"}}`,
-			"-- build.sh --\nmkdir out\ngrep title page.txt > out/index.html && exit\ntest -s page.txt && echo no title\nexit 1\n-- page.txt --\na title\n"},
+			"-- build.sh --\nmkdir out\ngrep title page.txt > out/index.html && exit\ntest -s page.txt && echo no title\nexit 1\n-- page.txt --\na title\n",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := l.external(t, c.entry, c.tree, nil)

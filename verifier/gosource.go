@@ -168,7 +168,7 @@ func (r *run) dependencies(ctx context.Context, tree fs.FS) error {
 		Digest: set.Digest, SumDB: set.SumDB, Accepted: set.Accepted, FirstSeen: set.FirstSeen, Self: set.Self,
 	}
 	if set.SumDBTrouble != "" {
-		r.finding("sumdb_trouble", path.Join(r.source.module.Dir, "go.sum"), cut(set.SumDBTrouble, 2000))
+		r.finding("sumdb_trouble", path.Join(r.source.module.Dir, "go.sum"), cut(set.SumDBTrouble))
 	}
 	for _, t := range set.Tampered {
 		r.incident("dependency_tampered", receipt.MakesFailed, t.String())

@@ -165,7 +165,7 @@ func (r *run) conclusion(ctx context.Context, err error) {
 	case ctx.Err() != nil:
 		r.incident(journal.AbortedCode, receipt.MakesIndeterminate, "the check was interrupted")
 	default:
-		r.incident("infrastructure", receipt.MakesIndeterminate, cut(err.Error(), 2000))
+		r.incident("infrastructure", receipt.MakesIndeterminate, cut(err.Error()))
 	}
 	if len(r.closure.Roots) == 0 {
 		return // nothing of the host was measured: it ended before, or has no tools there
@@ -173,7 +173,7 @@ func (r *run) conclusion(ctx context.Context, err error) {
 	same, now, err := r.lane.meter().Unchanged(context.WithoutCancel(ctx), r.closure, r.roots()...)
 	switch {
 	case err != nil:
-		r.incident("toolchain_drift", receipt.MakesIndeterminate, "the tools could not be measured again: "+cut(err.Error(), 2000))
+		r.incident("toolchain_drift", receipt.MakesIndeterminate, "the tools could not be measured again: "+cut(err.Error()))
 	case !same:
 		r.incident("toolchain_drift", receipt.MakesIndeterminate, fmt.Sprintf("the tools' closure was %s before and is %s after the runs", r.closure.SHA256, now.SHA256))
 	}
@@ -221,9 +221,11 @@ func (l *Lane) measure(ctx context.Context) (tools, error) {
 	return tools{chain: chain, closure: closure, modules: mods}, nil
 }
 
-func cut(s string, n int) string {
-	if len(s) <= n {
+// cut keeps the first 2,000 bytes of a detail, in whole characters.
+func cut(s string) string {
+	const most = 2000
+	if len(s) <= most {
 		return s
 	}
-	return s[:n]
+	return strings.ToValidUTF8(s[:most], "")
 }

@@ -37,10 +37,10 @@ func (r *run) vendored(ctx context.Context, tree fs.FS) error {
 				r.finding("vendor_differs", dir, fmt.Sprintf("%d more modules differ", len(differs)-i))
 				break
 			}
-			r.finding("vendor_differs", path.Join(dir, d.File), cut(d.String(), 2000))
+			r.finding("vendor_differs", path.Join(dir, d.File), cut(d.String()))
 		}
 		if len(unproven) > 0 {
-			r.finding("vendor_not_compared", dir, cut(fmt.Sprintf("%d modules are not in the lane's store, first: %s", len(unproven), unproven[0]), 2000))
+			r.finding("vendor_not_compared", dir, cut(fmt.Sprintf("%d modules are not in the lane's store, first: %s", len(unproven), unproven[0])))
 		}
 	}
 	return nil

@@ -5,7 +5,6 @@ package testenv
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/url"
 	"os"
 	"os/exec"
@@ -122,7 +121,7 @@ func (s *PostgresServer) Start(t testing.TB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer log.Close() //nolint:errcheck // the server has its own
+	defer log.Close() // the server has its own
 	cmd := s.command(context.Background(), "postgres", args...)
 	cmd.Stdout, cmd.Stderr = log, log
 	endWithParent(cmd.SysProcAttr)
@@ -204,5 +203,5 @@ func (s *PostgresServer) SQL(t testing.TB, database, script string) string {
 	if err != nil {
 		t.Fatalf("psql: %v\n%s\n%s", err, script, out)
 	}
-	return strings.TrimSuffix(fmt.Sprintf("%s", out), "\n")
+	return strings.TrimSuffix(string(out), "\n")
 }

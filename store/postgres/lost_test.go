@@ -122,12 +122,12 @@ func (w *wire) accept() {
 }
 
 func (w *wire) serve(client net.Conn) {
-	defer client.Close() //nolint:errcheck // it may be closed already
+	defer client.Close() // it may be closed already
 	server, err := net.Dial("unix", w.server)
 	if err != nil {
 		return
 	}
-	defer server.Close()            //nolint:errcheck // it may be closed already
+	defer server.Close()            // it may be closed already
 	answered := make(chan struct{}) // the server ended, or its answer found nobody
 	w.wg.Go(func() {
 		defer close(answered)

@@ -57,7 +57,7 @@ func BenchmarkIngest(b *testing.B) {
 			{log, []any{e.Position, e.Kind, e.RecordedAt, e.Digest, e.PrevHash, e.Hash, string(record)}},
 			{receipt, []any{e.Position, r.Seal, r.PrevSeal, r.RepositoryID, r.RunID, r.CheckDigest, r.EnvelopeSHA256}},
 		} {
-			if _, err := tx.StmtContext(ctx, row.stmt).ExecContext(ctx, row.args...); err != nil {
+			if _, err := tx.StmtContext(ctx, row.stmt).ExecContext(ctx, row.args...); err != nil { //nolint:sqlclosecheck // the transaction closes it
 				return err
 			}
 		}

@@ -172,17 +172,21 @@ func TestReports(t *testing.T) {
 		{"go noise", allowlist.ByGoTestJSON, "PASS\n", "!no event"},
 		{"go twice", allowlist.ByGoTestJSON, `{"Action":"fail","Package":"p","Test":"A"}
 {"Action":"pass","Package":"p","Test":"A"}`, "p A=failed"},
-		{"junit", allowlist.ByJUnit, `<?xml version="1.0"?><testsuites><testsuite name="s"><testcase classname="c" name="a"/>
+		{
+			"junit", allowlist.ByJUnit, `<?xml version="1.0"?><testsuites><testsuite name="s"><testcase classname="c" name="a"/>
 <testcase classname="c" name="b"><failure message="x">y</failure></testcase>
 <testcase name="s"><skipped/></testcase><testcase classname="c" name="e"><error/></testcase><system-out>z</system-out></testsuite></testsuites>`,
-			"c a=passed c b=failed c e=failed s=skipped"},
+			"c a=passed c b=failed c e=failed s=skipped",
+		},
 		{"junit suite error", allowlist.ByJUnit, `<testsuite><error/><testcase name="a"/></testsuite>`, "(suite)=failed a=passed"},
 		{"junit cut", allowlist.ByJUnit, `<testsuite><testcase name="a"/>`, "!no XML"},
 		{"junit other", allowlist.ByJUnit, `<html/>`, "!no testsuite"},
 		{"junit entity", allowlist.ByJUnit, `<!DOCTYPE x [<!ENTITY e "v">]><testsuite><testcase name="&e;"/></testsuite>`, "!no XML"},
 		{"junit deep", allowlist.ByJUnit, strings.Repeat("<testsuite>", 100), "!nest deeper"},
-		{"tap", allowlist.ByTAP, "TAP version 14\n# Subtest: a\n    ok 1 - inner\n    1..1\nok 1 - a\n  ---\n  duration: 1\nnot ok 9\n  ...\nnot ok 2 - b\nok 3 c # SKIP no\nnot ok 4 - d # TODO later\n1..4\n",
-			"a=passed b=failed c=skipped d=skipped"},
+		{
+			"tap", allowlist.ByTAP, "TAP version 14\n# Subtest: a\n    ok 1 - inner\n    1..1\nok 1 - a\n  ---\n  duration: 1\nnot ok 9\n  ...\nnot ok 2 - b\nok 3 c # SKIP no\nnot ok 4 - d # TODO later\n1..4\n",
+			"a=passed b=failed c=skipped d=skipped",
+		},
 		{"tap short", allowlist.ByTAP, "1..2\nok 1 - a\n", "(plan of 2, 1 reported)=failed a=passed"},
 		{"tap bail", allowlist.ByTAP, "1..1\nok 1 - a\nBail out! disk\n", "(bail out)=failed a=passed"},
 		{"tap no plan", allowlist.ByTAP, "ok 1 - a\n", "!no plan"},

@@ -103,7 +103,7 @@ func newTestTree(sorted Results) testTree {
 				break
 			}
 		}
-		open = append(open, int32(i)) //nolint:gosec // there are at most MaxTests
+		open = append(open, int32(i)) // there are at most MaxTests
 	}
 	return t
 }

@@ -54,15 +54,19 @@ func TestAVendorFolderIsHeldAgainstTheProvenModules(t *testing.T) {
 			_, err = f.WriteString("\n")
 			return err
 		}, []string{"example.test/Lib@v1.0.0: 1 files differ, first: example.test/Lib/sub/s.go has other bytes"}},
-		"a shorter file": {func(dir string) error { return os.Truncate(filepath.Join(dir, sub), 40<<10) },
-			[]string{"example.test/Lib@v1.0.0: 1 files differ, first: example.test/Lib/sub/s.go has other bytes"}},
+		"a shorter file": {
+			func(dir string) error { return os.Truncate(filepath.Join(dir, sub), 40<<10) },
+			[]string{"example.test/Lib@v1.0.0: 1 files differ, first: example.test/Lib/sub/s.go has other bytes"},
+		},
 		"two more files": {func(dir string) error {
 			put(t, filepath.Join(dir, "example.test/Lib/a.go"), []byte("package lib\n"))
 			put(t, filepath.Join(dir, "example.test/Lib/unused/v.go"), []byte("package unused\n"))
 			return nil
 		}, []string{"example.test/Lib@v1.0.0: 2 files differ, first: example.test/Lib/a.go is not in the module"}},
-		"a file less": {func(dir string) error { return os.Remove(filepath.Join(dir, "example.test/Lib/lib_windows.go")) },
-			[]string{"example.test/Lib@v1.0.0: 1 files differ, first: example.test/Lib/lib_windows.go is missing"}},
+		"a file less": {
+			func(dir string) error { return os.Remove(filepath.Join(dir, "example.test/Lib/lib_windows.go")) },
+			[]string{"example.test/Lib@v1.0.0: 1 files differ, first: example.test/Lib/lib_windows.go is missing"},
+		},
 		"a link": {func(dir string) error {
 			if err := os.Remove(filepath.Join(dir, "example.test/other/o.go")); err != nil {
 				return err
@@ -73,8 +77,10 @@ func TestAVendorFolderIsHeldAgainstTheProvenModules(t *testing.T) {
 			put(t, filepath.Join(dir, "example.test/new/n.go"), []byte("package n\n"))
 			return nil
 		}, []string{"no module of modules.txt: 1 files differ, first: example.test/new/n.go is of no module that modules.txt names"}},
-		"no modules.txt": {func(dir string) error { return os.Remove(filepath.Join(dir, "modules.txt")) },
-			[]string{"no module of modules.txt: 7 files differ, first: example.test/Lib/LICENSE is of no module that modules.txt names"}},
+		"no modules.txt": {
+			func(dir string) error { return os.Remove(filepath.Join(dir, "modules.txt")) },
+			[]string{"no module of modules.txt: 7 files differ, first: example.test/Lib/LICENSE is of no module that modules.txt names"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tree := t.TempDir()

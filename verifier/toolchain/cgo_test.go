@@ -60,12 +60,12 @@ func TestTheClosureCoversWhatTheCompilerReads(t *testing.T) {
 	}
 	source := filepath.Join(t.TempDir(), "x.c")
 	write(t, source, "#include <stdio.h>\n#include <stdlib.h>\nint main(void) { return puts(\"\"); }\n", 0o644)
-	for _, line := range strings.Split(gcc(t, "-v", "-E", "-o", "/dev/null", source), "\n") {
+	for line := range strings.SplitSeq(gcc(t, "-v", "-E", "-o", "/dev/null", source), "\n") {
 		if dir := strings.TrimSpace(line); strings.HasPrefix(line, " /") && !strings.Contains(dir, " ") {
 			need = append(need, dir)
 		}
 	}
-	for _, line := range strings.Split(gcc(t, "-o", "/dev/null", "-Wl,--trace", "-pthread", source), "\n") {
+	for line := range strings.SplitSeq(gcc(t, "-o", "/dev/null", "-Wl,--trace", "-pthread", source), "\n") {
 		if filepath.IsAbs(line) && !strings.HasPrefix(line, os.TempDir()) {
 			need = append(need, line)
 		}

@@ -98,7 +98,7 @@ func statements(ts *testscript.TestScript, _ bool, args []string) {
 	db, err := sql.Open("sqlite", ts.MkAbs(args[0]))
 	ts.Check(err)
 	for _, statement := range args[1:] {
-		_, execErr := db.Exec(statement)
+		_, execErr := db.ExecContext(context.Background(), statement)
 		err = errors.Join(err, execErr)
 	}
 	ts.Check(errors.Join(err, db.Close()))

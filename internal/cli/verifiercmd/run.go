@@ -218,7 +218,7 @@ func externals(sel *verifier.Selection, tree string, pins func(intentPath string
 	if !slices.ContainsFunc(sel.Checks, workflow.CheckRef.External) {
 		return nil
 	}
-	rows, path, err := intentRows(tree, nil, fingerprint)
+	_, path, err := intentRows(tree, nil, fingerprint)
 	if err != nil {
 		return err
 	}
@@ -226,7 +226,8 @@ func externals(sel *verifier.Selection, tree string, pins func(intentPath string
 	if err != nil {
 		return err
 	}
-	if rows, _, err = intentRows(tree, found, fingerprint); err != nil {
+	rows, _, err := intentRows(tree, found, fingerprint)
+	if err != nil {
 		return err
 	}
 	sel.PinsSHA256, sel.Externals = digest, map[string]allowlist.Row{}
