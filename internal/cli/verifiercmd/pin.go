@@ -94,11 +94,15 @@ func (o *pinOptions) execute(ctx context.Context, f *cli.Factory) (err error) {
 	seen, err := lane.Observe(ctx, verifier.Request{
 		RepositoryID: repo.ID, Requester: principal.String(), Root: wt.Path, Wait: o.wait,
 		Select: func(tree string) (verifier.Selection, error) {
-			rows, path, err := intentRows(tree, nil, "")
+			intent, path, err := intentOf(tree)
 			if err != nil {
 				return verifier.Selection{}, err
 			}
 			intentPath = path
+			rows, err := allowlist.Join(intent, nil, nil, "")
+			if err != nil {
+				return verifier.Selection{}, err
+			}
 			return pinnable(rows, f.Streams)
 		},
 	})
@@ -151,30 +155,28 @@ func (o *pinOptions) execute(ctx context.Context, f *cli.Factory) (err error) {
 	return nil
 }
 
-// intentRows joins the intent of the tree with pins.
-func intentRows(tree string, pins *allowlist.Pins, fingerprint string) (rows []allowlist.Row, intentPath string, err error) {
+// intentOf reads the intent of the tree; one without entries if there is none.
+func intentOf(tree string) (intent allowlist.Intent, intentPath string, err error) {
 	files, err := embedded.PolicyFiles(tree)
 	if err != nil {
-		return nil, "", err
+		return allowlist.Intent{}, "", err
 	}
 	intentPath = workflow.DefaultIntentPath
 	w, found, err := files.Workflow()
 	if err != nil {
-		return nil, "", err
+		return allowlist.Intent{}, "", err
 	}
 	if found {
 		intentPath = w.IntentPath
 	}
 	data, ok := files[intentPath]
 	if !ok {
-		return nil, intentPath, nil
+		return allowlist.Intent{}, intentPath, nil
 	}
-	intent, err := allowlist.ParseIntent(data)
-	if err != nil {
-		return nil, "", problem.Wrap(problem.Invalid, err, fmt.Sprintf("read the intent %q", intentPath), "`striatum workflow validate` lists every finding")
+	if intent, err = allowlist.ParseIntent(data); err != nil {
+		return allowlist.Intent{}, "", problem.Wrap(problem.Invalid, err, fmt.Sprintf("read the intent %q", intentPath), "`striatum workflow validate` lists every finding")
 	}
-	rows, err = allowlist.Join(intent, pins, nil, fingerprint)
-	return rows, intentPath, err
+	return intent, intentPath, nil
 }
 
 // pinnable selects every entry that is filled, and names the others.

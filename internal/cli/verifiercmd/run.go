@@ -218,7 +218,7 @@ func externals(sel *verifier.Selection, tree string, pins func(intentPath string
 	if !slices.ContainsFunc(sel.Checks, workflow.CheckRef.External) {
 		return nil
 	}
-	_, path, err := intentRows(tree, nil, fingerprint)
+	intent, path, err := intentOf(tree)
 	if err != nil {
 		return err
 	}
@@ -226,7 +226,7 @@ func externals(sel *verifier.Selection, tree string, pins func(intentPath string
 	if err != nil {
 		return err
 	}
-	rows, _, err := intentRows(tree, found, fingerprint)
+	rows, err := allowlist.Join(intent, found, nil, fingerprint)
 	if err != nil {
 		return err
 	}
