@@ -4,6 +4,9 @@
 package testenv
 
 import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,30 +32,43 @@ func Missing(t testing.TB, service, reason string) {
 // built is striatum-init, built once for a test program.
 var built = struct {
 	sync.Once
-	path, failure string
+	path    string
+	failure error
 }{}
 
-// Init returns the path of a striatum-init built from this module, in a folder
-// of its own below the temporary one.
+// Init returns the path of a striatum-init built from this module. It is named by
+// its content, so that test programs share the file and leave one for a version.
 func Init(t testing.TB) string {
 	t.Helper()
 	built.Do(func() {
-		dir, err := os.MkdirTemp("", "striatum-init-")
-		if err != nil {
-			built.failure = err.Error()
-			return
-		}
-		built.path = filepath.Join(dir, "striatum-init")
-		cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", built.path, "striatum/cmd/striatum-init")
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			built.failure = err.Error() + "\n" + string(out)
+		if built.path, built.failure = buildInit(); built.failure != nil {
+			built.failure = fmt.Errorf("build striatum-init: %w", built.failure)
 		}
 	})
-	if built.failure != "" {
-		t.Fatalf("build striatum-init: %s", built.failure)
+	if built.failure != nil {
+		t.Fatal(built.failure)
 	}
 	return built.path
+}
+
+func buildInit() (path string, err error) {
+	dir, err := os.MkdirTemp("", "striatum-init-")
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	path = filepath.Join(dir, "striatum-init")
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", path, "striatum/cmd/striatum-init")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w\n%s", err, out)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	named := fmt.Sprintf("%s%x", filepath.Join(os.TempDir(), "striatum-test-init-"), sha256.Sum256(data))
+	return named, os.Rename(path, named)
 }
 
 // Containerd returns the configuration of a sandbox engine with a private
