@@ -22,6 +22,7 @@ type goSource struct {
 	params    gocheck.Params
 	discovery gocheck.Discovery
 	env       gocheck.Environment
+	files     modules.Files
 }
 
 // prepareGo reads the tree for a Go check: which module, which packages and
@@ -149,6 +150,9 @@ func (r *run) moduleFiles(tree fs.FS) (modules.Files, error) {
 	return files, nil
 }
 
+// maxSourceFindings bounds the files of bad module sources that are named one by one.
+const maxSourceFindings = 20
+
 // dependencies fills the lane's module store with what go.sum names.
 func (r *run) dependencies(ctx context.Context, tree fs.FS) error {
 	r.step("fetch dependencies")
@@ -159,7 +163,15 @@ func (r *run) dependencies(ctx context.Context, tree fs.FS) error {
 	if err != nil {
 		return err
 	}
+	r.source.files = files
 	set, err := r.tools.modules.Fetch(ctx, files)
+	if invalid, ok := errors.AsType[*modules.InvalidError](err); ok {
+		if errors.Is(err, modules.ErrBound) {
+			return r.overBound(invalid.Error())
+		}
+		r.finding("module_file_invalid", path.Join(r.source.module.Dir, invalid.File), cut(invalid.Err.Error()))
+		return r.vendored(ctx, tree) // the go command reads the same file, and fails if it needs it
+	}
 	if err != nil {
 		return err
 	}
@@ -169,6 +181,13 @@ func (r *run) dependencies(ctx context.Context, tree fs.FS) error {
 	}
 	if set.SumDBTrouble != "" {
 		r.finding("sumdb_trouble", path.Join(r.source.module.Dir, "go.sum"), cut(set.SumDBTrouble))
+	}
+	for i, n := range set.Notes {
+		if i == maxSourceFindings {
+			r.finding("module_source_wrong", "", fmt.Sprintf("%d more", len(set.Notes)-i))
+			break
+		}
+		r.finding("module_source_wrong", "", cut(n))
 	}
 	for _, t := range set.Tampered {
 		r.incident("dependency_tampered", receipt.MakesFailed, t.String())

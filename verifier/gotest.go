@@ -26,7 +26,7 @@ const testVolumeBytes = 8 << 30
 // runTests is go-test: compile twice, run the planted tests, run the real ones
 // twice.
 func runTests(ctx context.Context, r *run) error {
-	cache, err := r.standardCache(ctx)
+	cache, err := r.goCache(ctx)
 	if err != nil {
 		return err
 	}

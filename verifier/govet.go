@@ -51,7 +51,7 @@ func judgeBuild(d gocheck.Discovery, log *gocheck.ToolLog, end gocheck.End) (goc
 }
 
 func (r *run) runSource(ctx context.Context, s source) error {
-	cache, err := r.standardCache(ctx)
+	cache, err := r.goCache(ctx)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"striatum/internal/collector"
 	"striatum/internal/durable"
 	"striatum/internal/problem"
 	"striatum/sandbox"
@@ -20,96 +21,148 @@ import (
 	"striatum/verifier/toolchain"
 )
 
-// warmLimits bound the one sandbox that compiles the standard library.
+// warmLimits bound a sandbox that compiles a layer of the lane's cache.
 var warmLimits = sandbox.Limits{
 	WallClock: 30 * time.Minute, MemoryBytes: 8 << 30, Pids: 1024, MilliCPUs: 1000 * 64,
 	OutputBytes: 16 << 20, DiskBytes: 4 << 30,
 }
 
-// warmVolumeBytes bounds the compiled standard library on disk.
-const warmVolumeBytes = 4 << 30
+const (
+	warmVolumeBytes = 4 << 30 // bounds one compiled layer
+	cacheQuota      = 8 << 30 // bounds all layers together
+)
+
+// goCache returns the compiled packages that the programs of a Go check see below
+// a layer of their own: the standard library, and what the check imports of
+// proven modules.
+func (r *run) goCache(ctx context.Context) (string, error) {
+	dir, err := r.standardCache(ctx)
+	if err != nil {
+		return "", err
+	}
+	if dir, err = r.dependencyCache(ctx, dir); err != nil {
+		return "", err
+	}
+	now := r.lane.cfg.Now()
+	return dir, os.Chtimes(dir, now, now) // the newest use, for pruneLayers
+}
+
+// layerDir is where the layer of a key is, and whether it is there.
+func (r *run) layerDir(kind, key string) (dir string, have bool, err error) {
+	dir = filepath.Join(r.lane.cfg.Dir, "cache", kind+"-"+key[:32])
+	if _, err := os.Stat(dir); err == nil {
+		return dir, true, nil
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return "", false, fmt.Errorf("look for the cache layer: %w", err)
+	}
+	return dir, false, durable.MkdirAll(filepath.Dir(dir), 0o700)
+}
 
 // standardCache returns the folder of the lane's cache layer 1: the standard
-// library of tc, compiled and vetted in a strict sandbox that sees no worktree
+// library, compiled and vetted in a strict sandbox that sees no worktree
 // and no module. It is made on the first use of a toolchain and environment
-// and never written again; runs see it below a layer of their own.
+// and never written again.
 func (r *run) standardCache(ctx context.Context) (string, error) {
-	l, closure := r.lane, r.tools.closure
 	env := gocheck.NewEnvironment(r.tools.chain.GOROOT, r.tools.chain.CgoEnabled, false) // there is no go.work here
-	key := seal.SHA256Hex([]byte(closure.SHA256 + "\n" + env.Digest() + "\n"))
-	dir := filepath.Join(l.cfg.Dir, "cache", "std-"+key[:32])
-	if _, err := os.Stat(dir); err == nil {
-		return dir, nil
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("look for the cache layer: %w", err)
-	}
-	if err := durable.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
-		return "", err
+	dir, have, err := r.layerDir("std", seal.SHA256Hex([]byte(r.tools.closure.SHA256+"\n"+env.Digest()+"\n")))
+	if err != nil || have {
+		return dir, err
 	}
 	r.step("compile the standard library for the lane's cache (once for each Go version)")
-	empty := filepath.Join(l.cfg.Dir, "empty")
-	if err := durable.MkdirAll(empty, 0o755); err != nil {
-		return "", err
-	}
 	vol, err := r.engine.NewVolume(ctx, warmVolumeBytes)
 	if err != nil {
 		return "", err
 	}
+	defer r.drop(vol)
+	programs := warmPrograms(r.tools.chain, env)
+	said, err := r.compileLayer(ctx, programs, sandbox.Mount{Kind: sandbox.Output, Volume: vol, Target: gocheck.CacheDir})
+	if err == nil && said != "" {
+		err = errors.New(said)
+	}
+	if err != nil {
+		return "", problem.Wrap(problem.Indeterminate, err, "compile the standard library in the sandbox", "run `striatum doctor`")
+	}
+	return dir, r.keepLayer(vol, dir, "")
+}
+
+// compileLayer runs programs in a sandbox that sees the tools, an empty worktree
+// and mounts. said is what the first one that failed printed.
+func (r *run) compileLayer(ctx context.Context, programs []sandbox.Program, mounts ...sandbox.Mount) (said string, err error) {
+	empty := filepath.Join(r.lane.cfg.Dir, "empty")
+	if err := durable.MkdirAll(empty, 0o755); err != nil {
+		return "", err
+	}
 	sb, err := r.engine.Prepare(ctx, sandbox.Spec{
-		Mounts: append(toolMounts(closure),
+		Mounts: append(append(toolMounts(r.tools.closure),
 			sandbox.Mount{Kind: sandbox.Layer, Source: empty, Target: gocheck.WorkDir, Shared: true},
 			sandbox.Mount{Kind: sandbox.Scratch, Target: gocheck.HomeDir, Shared: true},
 			sandbox.Mount{Kind: sandbox.Scratch, Target: "/tmp", Shared: true},
-			sandbox.Mount{Kind: sandbox.Output, Volume: vol, Target: gocheck.CacheDir},
-		),
+		), mounts...),
 		Limits: warmLimits,
 	})
 	if err != nil {
-		return "", errors.Join(err, vol.Remove())
+		return "", err
 	}
 	defer sb.Discard()
 	var out tail
-	programs := warmPrograms(r.tools.chain, env)
 	res, err := sb.Run(ctx, programs, out.streams)
 	switch {
 	case err != nil:
+		return "", err
 	case res.Hit != sandbox.HitNone:
-		err = fmt.Errorf("the %s limit was hit", res.Hit)
+		return "", fmt.Errorf("the %s limit was hit", res.Hit)
 	case len(res.Programs) != len(programs):
-		err = errors.New("it ended early")
-	default:
-		for _, p := range res.Programs {
-			if p.StartError != "" || p.ExitCode != 0 || p.Signal != "" {
-				err = fmt.Errorf("%s%s (exit %d): %s", p.StartError, p.Signal, p.ExitCode, out.String())
-			}
+		return "", errors.New("it ended early")
+	}
+	for _, p := range res.Programs {
+		if p.StartError != "" || p.ExitCode != 0 || p.Signal != "" {
+			return fmt.Sprintf("%s%s (exit %d): %s", p.StartError, p.Signal, p.ExitCode, out.String()), nil
 		}
 	}
-	if err != nil {
-		return "", problem.Wrap(problem.Indeterminate, errors.Join(err, vol.Remove()), "compile the standard library in the sandbox", "run `striatum doctor`")
-	}
-	return dir, keepCache(vol, dir)
+	return "", nil
 }
 
-// keepCache moves a compiled cache to its place. The go command renews the time
-// of an entry that it uses and that is an hour old, which would copy every entry
-// that a run uses into its layer; a time far ahead keeps it from that.
-func keepCache(vol sandbox.Volume, dir string) error {
-	tmp := dir + ".new"
-	if err := errors.Join(os.RemoveAll(tmp), vol.Keep(tmp)); err != nil {
+// keepLayer moves what was compiled to its place, with links to the layer below.
+func (r *run) keepLayer(vol sandbox.Volume, dir, below string) error {
+	if err := r.makeLayer(vol, dir, below); err != nil {
 		return fmt.Errorf("keep the cache layer: %w", err)
 	}
-	ahead := time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
+	return pruneLayers(filepath.Dir(dir), cacheQuota, dir, below)
+}
+
+func (r *run) makeLayer(vol sandbox.Volume, dir, below string) error {
+	tmp := dir + unfinished
+	if err := errors.Join(os.RemoveAll(tmp), vol.Keep(tmp)); err != nil {
+		return err
+	}
 	err := filepath.WalkDir(tmp, func(p string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
 			return err
 		}
-		return os.Chtimes(p, ahead, ahead)
+		return os.Chtimes(p, collector.LayerTime, collector.LayerTime)
 	})
+	if err == nil && below != "" {
+		err = filepath.WalkDir(below, func(p string, d fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			at := tmp + strings.TrimPrefix(p, below)
+			if d.IsDir() {
+				err = os.Mkdir(at, 0o755)
+			} else {
+				err = os.Link(p, at)
+			}
+			if errors.Is(err, fs.ErrExist) {
+				return nil
+			}
+			return err
+		})
+	}
 	if err != nil {
-		return fmt.Errorf("keep the cache layer: %w", err)
+		return err
 	}
 	if err := os.Rename(tmp, dir); err != nil {
-		return fmt.Errorf("keep the cache layer: %w", err)
+		return err
 	}
 	return durable.SyncDir(filepath.Dir(dir))
 }

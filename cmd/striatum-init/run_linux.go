@@ -34,6 +34,11 @@ func run(args []string) error {
 			return errors.New("the test binary was not collected")
 		}
 		return nil
+	case "fresh":
+		if len(args) != 3 {
+			return errors.New("usage: striatum-init fresh CACHE OUTDIR")
+		}
+		return collector.Fresh(args[1], args[2])
 	case "resolve":
 		if len(args) != 4 {
 			return errors.New("usage: striatum-init resolve WORD FOLDER SEARCH_PATH")

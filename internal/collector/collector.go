@@ -1,4 +1,5 @@
-// Package collector keeps what `go test -exec` would run. The go command starts
+// Package collector keeps what the go command made in a sandbox: the new entries
+// of its cache, see Fresh, and what `go test -exec` would run. The go command starts
 //
 //	striatum-init collect OUTDIR -- BINARY ARG...
 //

@@ -28,6 +28,9 @@ type Discovery struct {
 	// Incomplete lists files that could not be counted because they are over a
 	// bound; a test check with any is indeterminate (census_incomplete).
 	Incomplete []string
+	// External lists the packages of required modules that the check's packages
+	// and their tests import, sorted.
+	External []string
 	// Unread lists those of which not even the imports could be read, so that
 	// nothing at all is known of the package.
 	Unread []string
@@ -79,7 +82,7 @@ func (p Package) HasTests() bool { return len(p.TestFiles)+len(p.XTestFiles) > 0
 // in ctx sees them, and which tests they declare. Sources that do not parse are
 // left to the compiler. Findings: test files left out, a TestMain that never
 // runs the tests, names that only look like tests, examples that are compiled
-// and not run, packages that an ignore line leaves out. The error is one of
+// and not run, packages that an ignore line or the patterns leave out. The error is one of
 // reading the tree or a bad pattern; a *LiteralError names a folder that is not
 // there.
 func Census(tree fs.FS, m Module, params Params, ctx BuildContext) (Discovery, []receipt.Finding, error) {
@@ -108,7 +111,12 @@ func Census(tree fs.FS, m Module, params Params, ctx BuildContext) (Discovery, [
 		}
 	}
 	slices.SortFunc(c.found.Packages, func(a, b Package) int { return strings.Compare(a.ImportPath, b.ImportPath) })
-	c.keepOwnImports()
+	if len(params.Packages) > 0 {
+		if err := c.leftOut(); err != nil {
+			return Discovery{}, nil, err
+		}
+	}
+	c.sortImports()
 	if len(c.over) > 0 {
 		c.found.Incomplete = sortedKeys(c.over)
 	}
@@ -366,13 +374,45 @@ func (c *census) excludedFiles(dir string, b *build.Package) {
 	}
 }
 
-// keepOwnImports drops imports that are no packages of the check.
-func (c *census) keepOwnImports() {
+// leftOut notes the packages of the module that the check's patterns do not name.
+func (c *census) leftOut() error {
+	all := &census{tree: c.tree, module: c.module, context: c.context, platform: c.platform, seen: map[string]bool{}, over: map[string]bool{}}
+	if err := all.walk(c.module.Dir, true); err != nil {
+		return err
+	}
+	out, tests, first := 0, 0, ""
+	for _, p := range all.found.Packages {
+		if c.seen[p.Dir] {
+			continue
+		}
+		if out++; first == "" {
+			first = p.ImportPath
+		}
+		if p.HasTests() {
+			tests++
+		}
+	}
+	if out > 0 {
+		c.notes.find("packages_not_checked", c.module.Dir, fmt.Sprintf(
+			"%d packages of the module, %d of them with tests, are not among the check's packages, first: %s", out, tests, first))
+	}
+	return nil
+}
+
+// sortImports moves imports that are no packages of the check to External, if a
+// required module may have them, and drops the rest.
+func (c *census) sortImports() {
 	own := map[string]bool{}
 	for _, p := range c.found.Packages {
 		own[p.ImportPath] = true
 	}
+	external := map[string]bool{}
 	keep := func(list []string) []string {
+		for _, s := range list {
+			if !own[s] && c.module.requires(s) {
+				external[s] = true
+			}
+		}
 		list = slices.DeleteFunc(slices.Clone(list), func(s string) bool { return !own[s] })
 		slices.Sort(list)
 		return slices.Compact(list)
@@ -381,4 +421,5 @@ func (c *census) keepOwnImports() {
 		p := &c.found.Packages[i]
 		p.Imports, p.TestImports = keep(p.Imports), keep(p.TestImports)
 	}
+	c.found.External = sortedKeys(external)
 }

@@ -286,6 +286,39 @@ this is not Go
 	}
 }
 
+func TestPackagesOutsideThePatternsAreNamed(t *testing.T) {
+	dir := testenv.Tree(t, `-- a/a.go --
+package a
+-- b/b.go --
+package b
+-- b/b_test.go --
+package b
+-- c/c.go --
+package c
+-- c/nested/go.mod --
+module other
+-- c/nested/x.go --
+package x
+`)
+	for patterns, want := range map[string]string{
+		"./...": "", "./a ./b/... ./c": "",
+		"./a":       "2 packages of the module, 1 of them with tests, are not among the check's packages, first: m/b",
+		"./a ./b":   "1 packages of the module, 0 of them with tests, are not among the check's packages, first: m/c",
+		"./b/... .": "2 packages of the module, 0 of them with tests, are not among the check's packages, first: m/a",
+	} {
+		_, findings, err := Census(rootFS(t, dir).FS(), Module{Dir: ".", Path: "m"}, Params{Packages: strings.Fields(patterns)}, hostContext())
+		got := ""
+		for _, f := range findings {
+			if f.Code == "packages_not_checked" {
+				got += f.Detail
+			}
+		}
+		if err != nil || got != want {
+			t.Errorf("%s: %q, %v; want %q", patterns, got, err, want)
+		}
+	}
+}
+
 func TestCensusRefusesPatternsThatNoCommandGets(t *testing.T) {
 	for _, p := range []string{"", "all", "std", "example.com/x", "-x", "../x", "./../x", "./a/../../x", "/etc", "./a//b", "./a...b", "...", "./x\ny", ".\\a", "./.../x", "./"} {
 		if err := (Params{Packages: []string{p}}).Validate(); err == nil {

@@ -43,6 +43,14 @@ type Module struct {
 	ignored []string // the paths of its ignore lines
 }
 
+// requires reports whether a module that m requires may have the package.
+func (m Module) requires(importPath string) bool {
+	return slices.ContainsFunc(m.Requires, func(v module.Version) bool {
+		rest, ok := strings.CutPrefix(importPath, v.Path)
+		return ok && (rest == "" || rest[0] == '/')
+	})
+}
+
 // Replace is one replace line of go.mod or go.work. A replacement by a folder
 // has an empty New.Version.
 type Replace struct {

@@ -42,6 +42,8 @@ type Config struct {
 	ZipBytes int64
 	// TotalBytes is what one Fetch may read at most; 0: 8 GiB.
 	TotalBytes int64
+	// Quota is what all sets together keep; 0: 8 GiB. The newest stays in any case.
+	Quota int64
 	// SumDB is the checksum database that is asked, as "name+hash+key [URL]";
 	// empty: none. It learns the names of the modules that it is asked about, but
 	// for those that NoSumDB, a list of patterns as GONOSUMDB has it, matches.
@@ -89,6 +91,9 @@ func Open(cfg Config) (*Store, error) {
 	}
 	if s.cfg.TotalBytes == 0 {
 		s.cfg.TotalBytes = 8 << 30
+	}
+	if s.cfg.Quota == 0 {
+		s.cfg.Quota = 8 << 30
 	}
 	if err := durable.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open module store: %w", err)

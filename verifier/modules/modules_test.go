@@ -149,7 +149,7 @@ func TestAVersionKeepsTheHashThatWasSeenFirst(t *testing.T) {
 	if len(set.Tampered) != 1 || !strings.Contains(set.Tampered[0].Where, "this store knows") {
 		t.Errorf("another go.sum and zip for a known version: %+v", set)
 	}
-	if err := s.Prune(0); err != nil {
+	if err := s.prune(0, ""); err != nil {
 		t.Fatal(err)
 	}
 	if set := fetchSet(t, s, goMod(changed), goSum(changed)); len(set.Tampered) != 1 {
@@ -319,7 +319,7 @@ func TestPruneDropsTheLongestUnusedFirst(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Prune(used - 1); err != nil {
+	if err := s.prune(used-1, ""); err != nil {
 		t.Fatal(err)
 	}
 	_, err1 := os.Stat(first.Dir)
@@ -329,6 +329,11 @@ func TestPruneDropsTheLongestUnusedFirst(t *testing.T) {
 	}
 	if set := fetchSet(t, s, goMod(other), goSum(other)); set.Dir != second.Dir || len(set.Missing) != 0 {
 		t.Errorf("fetched again: %+v", set)
+	}
+	s.cfg.Quota = 1
+	third := fetchSet(t, s, goMod(lib, other), goSum(lib, other))
+	if left, err := s.setsByAge(); err != nil || len(left) != 1 || left[0] != third.Digest {
+		t.Errorf("a set over the quota: kept %v, %v; want it alone", left, err)
 	}
 }
 

@@ -3,7 +3,6 @@ package modules
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,23 +12,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Prune drops the sets that were not used for the longest, and the modules
-// that are then in no set, until the store's files take at most quota bytes.
+// prune drops the sets that were not used for the longest, and the modules
+// that are then in no set, until the store's files take at most quota bytes; the
+// set that is kept stays.
 // What it forgets is only content: a version that comes back must still have
 // the hash that was seen first. Only the holder of the lane's lock may call it,
-// and no set may be in use.
-func (s *Store) Prune(quota int64) error {
-	if err := s.prune(quota); err != nil {
-		return fmt.Errorf("prune module store: %w", err)
-	}
-	return nil
-}
-
-func (s *Store) prune(quota int64) error {
+// and no other set may be in use.
+func (s *Store) prune(quota int64, kept string) error {
 	sets, err := s.setsByAge()
 	if err != nil {
 		return err
 	}
+	sets = slices.DeleteFunc(sets, func(name string) bool { return name == kept })
 	for {
 		used, unused, err := s.usage()
 		if err != nil || used <= quota {

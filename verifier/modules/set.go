@@ -39,7 +39,7 @@ func (f *fetch) assemble() error {
 	dir := filepath.Join(f.store.cfg.Dir, "sets", f.set.Digest)
 	if _, err := os.Lstat(dir); err == nil {
 		now := f.store.cfg.Now()
-		if err := os.Chtimes(dir, now, now); err != nil { // the newest use, for Prune
+		if err := os.Chtimes(dir, now, now); err != nil { // the newest use, for prune
 			return &storeFault{err}
 		}
 		f.set.Dir = dir
@@ -49,6 +49,9 @@ func (f *fetch) assemble() error {
 		return &storeFault{fmt.Errorf("make module set: %w", err)}
 	}
 	f.set.Dir = dir
+	if err := f.store.prune(f.store.cfg.Quota, f.set.Digest); err != nil {
+		return &storeFault{fmt.Errorf("prune module store: %w", err)}
+	}
 	return nil
 }
 

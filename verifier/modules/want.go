@@ -2,6 +2,7 @@ package modules
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -25,6 +26,9 @@ type Files struct {
 	// Work and WorkSum are the go.work in force and its go.work.sum; nil: none.
 	Work, WorkSum []byte
 }
+
+// ErrBound is within the error of files that are over a bound of this package.
+var ErrBound = errors.New("over a bound")
 
 // InvalidError says that a module file cannot be read. The go command will say
 // so too, in its own words.
@@ -103,7 +107,7 @@ func readMods(files Files) (requirements, error) {
 	r := requirements{require: map[module.Version]bool{}, own: map[string]bool{}, complete: true}
 	for _, data := range files.Mods {
 		if len(data) > maxGoModBytes {
-			return r, &InvalidError{"go.mod", fmt.Errorf("more than %d bytes", maxGoModBytes)}
+			return r, &InvalidError{"go.mod", fmt.Errorf("%w: more than %d bytes", ErrBound, maxGoModBytes)}
 		}
 		f, err := modfile.Parse("go.mod", data, nil)
 		if err != nil {
@@ -122,7 +126,7 @@ func readMods(files Files) (requirements, error) {
 		return r, nil
 	}
 	if len(files.Work) > maxGoModBytes {
-		return r, &InvalidError{"go.work", fmt.Errorf("more than %d bytes", maxGoModBytes)}
+		return r, &InvalidError{"go.work", fmt.Errorf("%w: more than %d bytes", ErrBound, maxGoModBytes)}
 	}
 	work, err := modfile.ParseWork("go.work", files.Work, nil)
 	if err != nil {
@@ -156,7 +160,7 @@ type sums map[module.Version]*want
 // another kind than h1 ignored. Where needed is set, so is every zip of it.
 func (s sums) add(data []byte, needed bool) error {
 	if len(data) > maxGoSumBytes {
-		return fmt.Errorf("more than %d bytes", maxGoSumBytes)
+		return fmt.Errorf("%w: more than %d bytes", ErrBound, maxGoSumBytes)
 	}
 	n := 0
 	for line := range bytes.Lines(data) {
@@ -176,7 +180,7 @@ func (s sums) add(data []byte, needed bool) error {
 		w := s[v]
 		if w == nil {
 			if len(s) == maxModules {
-				return fmt.Errorf("more than %d modules", maxModules)
+				return fmt.Errorf("%w: more than %d modules", ErrBound, maxModules)
 			}
 			w = &want{Version: v}
 			s[v] = w

@@ -53,7 +53,8 @@ func New(f *cli.Factory) *cobra.Command {
 		Long: `Doctor looks at everything that a check needs: root, containerd and runc, kernel
 features, cgroups, Go, free space, and the home with its store, of whose log it
 verifies every entry. It changes nothing and makes no home. It exits 3 when the
-home or its store is not to be used, else 7 when something is missing.`,
+home, its store or its config.json is not to be used, else 7 when something is
+missing.`,
 		Example: "  striatum doctor\n  striatum doctor --output json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -74,15 +75,16 @@ func examine(ctx context.Context, f *cli.Factory) ([]check, error) {
 		return nil, err
 	}
 	h := &home.Home{Dir: dir}
+	var checks []check
 	settings, err := h.Settings()
-	if err != nil {
-		return nil, err
+	if err != nil { // the rest is told as if there was no file
+		p := problem.Of(err)
+		checks, settings = append(checks, check{Name: "config", Observed: p.Error(), Fix: p.Hint, kind: problem.Refused}), home.Settings{}
 	}
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find the running program: %w", err)
 	}
-	var checks []check
 	for _, c := range containerdengine.Probe(verifiercmd.EngineConfig(f, h, settings, self, slog.New(slog.DiscardHandler))) {
 		checks = append(checks, check{Name: c.Name, OK: c.OK, Observed: c.Observed, Fix: c.Fix})
 	}

@@ -71,6 +71,10 @@ func (s *Session) Principal(ctx context.Context, f *cli.Factory, tokenFile strin
 	return s.Service.Authenticate(ctx, token)
 }
 
+// ErrNotRegular is within the error of reading what is a folder, FIFO, socket or
+// device.
+var ErrNotRegular = errors.New("it is not a regular file")
+
 // ReadFile reads a file that the user named, of at most limit bytes. It does
 // not wait for a FIFO or a device.
 func ReadFile(path string, limit int64) (data []byte, err error) {
@@ -87,7 +91,7 @@ func ReadFile(path string, limit int64) (data []byte, err error) {
 		return nil, err
 	}
 	if !st.Mode().IsRegular() {
-		return nil, fmt.Errorf("read %q: it is not a regular file", path)
+		return nil, fmt.Errorf("read %q: %w", path, ErrNotRegular)
 	}
 	data, err = io.ReadAll(io.LimitReader(f, limit+1))
 	if err == nil && int64(len(data)) > limit {

@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -40,14 +41,15 @@ func New(f *cli.Factory) *cobra.Command {
 // readFile reads a file that the user named.
 func readFile(what, path string) ([]byte, error) {
 	data, err := embedded.ReadFile(path, maxRead)
-	var pathErr *fs.PathError
+	_, system := errors.AsType[syscall.Errno](err)
+	const named = "receipts lie in .striatum/receipts of the worktree; `striatum gate read -v` names them"
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, problem.New(problem.Usage, what, fmt.Sprintf("there is no file %q", path), "")
-	case errors.As(err, &pathErr):
-		return nil, problem.Wrap(problem.Usage, err, what, "")
+		return nil, problem.New(problem.Usage, what, fmt.Sprintf("there is no file %q", path), named)
+	case system || errors.Is(err, embedded.ErrNotRegular):
+		return nil, problem.Wrap(problem.Usage, err, what, named)
 	case err != nil:
-		return nil, problem.Wrap(problem.Invalid, err, what, "")
+		return nil, problem.Wrap(problem.Invalid, err, what, named)
 	}
 	return data, nil
 }
