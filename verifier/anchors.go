@@ -68,13 +68,13 @@ func runAnchors(ctx context.Context, r *run) error {
 		compare := program(sandbox.InitPath, []string{"anchors", file, gocheck.WorkDir}, gocheck.WorkDir, nil)
 		compare.Files = []sandbox.File{{Path: file, Mode: 0o644, Data: content}}
 		stdout := &capped{left: maxAnchorLines}
-		x, err := r.execute(ctx, box, []sandbox.Program{compare}, func(int) (io.Writer, io.Writer) { return stdout, nil })
+		x, err := r.execute(ctx, []sandbox.Sandbox{box}, []sandbox.Program{compare}, func(int) (io.Writer, io.Writer) { return stdout, nil })
 		if err != nil {
 			return err
 		}
 		box.Discard()
 		if i == 0 {
-			r.controlled(x, 1, func() (receipt.ControlOutcome, string) {
+			r.controlled(x, func() (receipt.ControlOutcome, string) {
 				return anchorControl(mutated, stdout.Bytes(), x.end(0))
 			})
 			continue

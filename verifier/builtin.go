@@ -61,11 +61,11 @@ func plantedFiles(planted []gocheck.Planted) []sandbox.File {
 }
 
 // controlled records what came of the control's execution. judge is asked only
-// if all n programs ran to their own end: a limit says nothing about failing.
-func (r *run) controlled(x *execution, n int, judge func() (receipt.ControlOutcome, string)) {
+// if all programs ran to their own end: a limit says nothing about failing.
+func (r *run) controlled(x *execution, judge func() (receipt.ControlOutcome, string)) {
 	c := &r.body.Control
 	c.Outcome, c.Why = receipt.Invalid, "a limit ended the control"
-	if x.finished(n) {
+	if x.finished() {
 		c.Outcome, c.Why = judge()
 	}
 	switch c.Outcome {

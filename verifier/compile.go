@@ -8,6 +8,7 @@ import (
 	"hash"
 	"io"
 	"path"
+	"slices"
 
 	"striatum/internal/collector"
 	"striatum/receipt"
@@ -44,7 +45,7 @@ func (r *run) compileTests(ctx context.Context, cache string, volumes [2]sandbox
 		programs[i].CollectBytes = collector.MaxRecordBytes
 	}
 	programs[1].Files = append(programs[1].Files, plantedFiles(planted)...)
-	x, err := r.execute(ctx, boxes[0], programs, func(i int) (io.Writer, io.Writer) {
+	x, err := r.execute(ctx, boxes, programs, func(i int) (io.Writer, io.Writer) {
 		return logs[i].StdoutWriter(), logs[i].StderrWriter()
 	})
 	if err != nil {
@@ -76,7 +77,7 @@ func (r *run) compiled(x *execution, logs [2]*gocheck.ToolLog, packages []gochec
 		r.incident("nothing_to_check", receipt.MakesFailed, "no package of the check has tests")
 		return nil, nil, errConcluded
 	}
-	if tests, err = r.collected(x.programs[0]); err != nil {
+	if tests, err = r.collected(x.programs[0].ProgramResult); err != nil {
 		return nil, nil, err
 	}
 	if bad := gocheck.JudgeCompile(r.source.discovery, logs[1], x.end(1)); bad.Outcome != receipt.Compiled {
@@ -84,7 +85,7 @@ func (r *run) compiled(x *execution, logs [2]*gocheck.ToolLog, packages []gochec
 		r.show("compile with planted failures", bad.Tail)
 		return nil, nil, errConcluded
 	}
-	if control, err = r.collected(x.programs[1]); err != nil {
+	if control, err = r.collected(x.programs[1].ProgramResult); err != nil {
 		return nil, nil, err
 	}
 	return tests, control, nil
@@ -115,9 +116,9 @@ func (r *run) testPrograms(binaries []gocheck.Binary) []sandbox.Program {
 	return programs
 }
 
-// prepareRuns makes the sandboxes of the control and the two runs. They differ
-// in nothing but which tests lie in checkDir.
-func (r *run) prepareRuns(ctx context.Context, cache string, volumes [2]sandbox.Volume) ([]sandbox.Sandbox, error) {
+// prepareRuns makes side sandboxes for the control and for each of the two runs,
+// in this order. They differ in nothing but which tests lie in checkDir.
+func (r *run) prepareRuns(ctx context.Context, cache string, volumes [2]sandbox.Volume, side int) ([]sandbox.Sandbox, error) {
 	spec := func(v sandbox.Volume) sandbox.Spec {
 		mounts := r.goMounts(cache)
 		for i := range mounts {
@@ -125,7 +126,11 @@ func (r *run) prepareRuns(ctx context.Context, cache string, volumes [2]sandbox.
 		}
 		return sandbox.Spec{Limits: r.limits, Mounts: append(mounts, sandbox.Mount{Kind: sandbox.ReadOnly, Volume: v, Target: checkDir})}
 	}
-	return r.prepareBoxes(ctx, spec(volumes[1]), spec(volumes[0]), spec(volumes[0]))
+	var specs []sandbox.Spec
+	for _, v := range []sandbox.Volume{volumes[1], volumes[0], volumes[0]} {
+		specs = append(specs, slices.Repeat([]sandbox.Spec{spec(v)}, side)...)
+	}
+	return r.prepareBoxes(ctx, specs...)
 }
 
 func withTests(d gocheck.Discovery) []gocheck.Package {

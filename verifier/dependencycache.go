@@ -62,7 +62,7 @@ func (r *run) dependencyCache(ctx context.Context, std string) (string, error) {
 		return "", fmt.Errorf("compile the dependencies in the sandbox: %w", err)
 	}
 	if said != "" { // the check will say so of its own accord; what did compile is kept
-		r.lane.cfg.Log.Debug("not every dependency compiled", slog.String("check_id", r.check.CheckID()), slog.String("said", said))
+		r.lane.cfg.Log.DebugContext(ctx, "not every dependency compiled", slog.String("check_id", r.check.CheckID()), slog.String("said", said))
 	}
 	return dir, r.keepLayer(vol, dir, std)
 }

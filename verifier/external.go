@@ -241,13 +241,13 @@ func (r *run) resolve(ctx context.Context, word string, roots []string) (execpat
 	}
 	defer discard(boxes)
 	stdout, stderr := &capped{left: 1 << 20}, &capped{left: 4 << 10}
-	x, err := r.execute(ctx, boxes[0], []sandbox.Program{
+	x, err := r.execute(ctx, boxes, []sandbox.Program{
 		program(sandbox.InitPath, []string{"resolve", word, gocheck.WorkDir, externalPath}, gocheck.WorkDir, externalEnv),
 	}, func(int) (io.Writer, io.Writer) { return stdout, stderr })
 	if err != nil {
 		return execpath.Resolution{}, err
 	}
-	if end := x.end(0); !x.finished(1) || end.ExitCode != 0 || end.Signal != "" {
+	if end := x.end(0); !x.finished() || end.ExitCode != 0 || end.Signal != "" {
 		return execpath.Resolution{}, unobserved{CommandNotFound, strings.TrimSpace(strings.TrimPrefix(stderr.String(), "striatum-init: "))}
 	}
 	var found execpath.Resolution
@@ -314,7 +314,7 @@ func runExternal(ctx context.Context, r *run) error {
 			c.Baseline = &baseline.x.fact
 		}
 		c.Emptied = &emptied.x.fact
-		r.controlled(control.x, 1, func() (receipt.ControlOutcome, string) { return externalControl(control, emptied, baseline) })
+		r.controlled(control.x, func() (receipt.ControlOutcome, string) { return externalControl(control, emptied, baseline) })
 	}
 	r.step("both runs")
 	if err := r.trials(ctx, boxes[len(controls):], runs); err != nil {
@@ -348,7 +348,7 @@ func externalControl(control, emptied, baseline *trial) (receipt.ControlOutcome,
 		return receipt.Invalid, "it failed without printing what fails_with matches"
 	case baseline.printed:
 		return receipt.Invalid, "fails_with_unspecific: the unmutated fixture prints what fails_with matches"
-	case !emptied.x.finished(1):
+	case !emptied.x.finished():
 		return receipt.Invalid, "the run with the file emptied did not come to its end"
 	case emptied.printed:
 		return receipt.Invalid, "fails_with_unspecific: the run with the whole file emptied prints what fails_with matches"
@@ -386,7 +386,7 @@ func (r *run) trial(ctx context.Context, box sandbox.Sandbox, t *trial) error {
 		p.Collect, p.CollectBytes = []string{path.Join(gocheck.WorkDir, e.PassWhen.Text)}, 1
 	}
 	var said tail
-	x, err := r.execute(ctx, box, []sandbox.Program{p}, said.streams)
+	x, err := r.execute(ctx, []sandbox.Sandbox{box}, []sandbox.Program{p}, said.streams)
 	if err != nil {
 		return err
 	}
@@ -395,7 +395,7 @@ func (r *run) trial(ctx context.Context, box sandbox.Sandbox, t *trial) error {
 	one := external.Run{ExitCode: end.ExitCode, Signal: end.Signal, Cut: end.Cut, Output: external.Output{
 		Stdout: r.stream(x.fact.StdoutSHA256), Stderr: r.stream(x.fact.StderrSHA256), StdoutSHA256: x.fact.StdoutSHA256,
 	}}
-	if len(x.programs) > 0 && len(x.programs[0].Collected) > 0 {
+	if len(x.programs[0].Collected) > 0 {
 		c := x.programs[0].Collected[0]
 		one.Artifact = c.Regular && len(c.Data) > 0 && !r.inTree(e.PassWhen.Text)
 	}

@@ -3,7 +3,9 @@ package verifier
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"runtime"
 	"sync"
 
 	"striatum/receipt"
@@ -46,28 +48,33 @@ func runTests(ctx context.Context, r *run) error {
 	if err != nil {
 		return err
 	}
-	boxes, err := r.prepareRuns(ctx, cache, volumes)
+	side := width(len(real))
+	boxes, err := r.prepareRuns(ctx, cache, volumes, side)
 	if err != nil {
 		return err
 	}
 	defer discard(boxes)
 
 	r.step("negative control")
-	t := &testRun{binaries: control, planted: map[string]string{}}
-	for _, p := range planted {
-		t.planted[p.ImportPath] = p.Test
-	}
-	programs := r.testPrograms(control)
-	x, err := r.execute(ctx, boxes[0], programs, t.sink)
+	t := newTestRun(control, planted, side)
+	x, err := r.execute(ctx, boxes[:side], r.testPrograms(control), t.sink)
 	if err != nil {
 		return err
 	}
-	boxes[0].Discard()
-	r.controlled(x, len(programs), func() (receipt.ControlOutcome, string) {
+	discard(boxes[:side])
+	r.controlled(x, func() (receipt.ControlOutcome, string) {
 		return gocheck.JudgeTestControl(planted, t.runs(x))
 	})
-	return r.realTests(ctx, boxes[1:], real)
+	return r.realTests(ctx, boxes[side:], real)
 }
+
+// maxWidth bounds the sandboxes of one execution.
+const maxWidth = 8
+
+// width is in how many sandboxes side by side the n test binaries of an execution
+// run: as many as the go command would run at the same time. It is the
+// same for the control and the runs, so that nothing tells one from the other.
+func width(n int) int { return max(1, min(n, runtime.NumCPU(), maxWidth)) }
 
 // testRun collects what the test binaries of one execution report.
 type testRun struct {
@@ -75,69 +82,84 @@ type testRun struct {
 	planted  map[string]string // of a control: the planted test of each package
 	room     gocheck.Room
 	tallies  []*gocheck.Tally
+	side     int // sandboxes that share the binaries out by turns
 }
 
-// sink closes the tally of the program before, whose output is complete.
+func newTestRun(binaries []gocheck.Binary, planted []gocheck.Planted, side int) *testRun {
+	t := &testRun{binaries: binaries, planted: map[string]string{}, tallies: make([]*gocheck.Tally, len(binaries)), side: side}
+	for _, p := range planted {
+		t.planted[p.ImportPath] = p.Test
+	}
+	return t
+}
+
+// sink closes the tally of the program before it in its sandbox, whose output is
+// complete.
 func (t *testRun) sink(i int) (io.Writer, io.Writer) {
-	t.closeLast()
-	tally := gocheck.NewTally(&t.room)
+	if before := i - t.side; before >= 0 {
+		t.tallies[before].Close()
+	}
+	t.tallies[i] = gocheck.NewTally(&t.room)
 	if test := t.planted[t.binaries[i].ImportPath]; test != "" {
-		tally = gocheck.NewControlTally(test)
+		t.tallies[i] = gocheck.NewControlTally(test)
 	}
-	t.tallies = append(t.tallies, tally)
-	return tally, nil
-}
-
-func (t *testRun) closeLast() {
-	if n := len(t.tallies); n > 0 {
-		t.tallies[n-1].Close()
-	}
+	return t.tallies[i], nil
 }
 
 // runs pairs each package with its binary's end and report. A binary that a
 // limit kept from its end, or from starting, is cut.
 func (t *testRun) runs(x *execution) []gocheck.PackageRun {
-	t.closeLast()
 	runs := make([]gocheck.PackageRun, len(x.programs))
 	for i := range x.programs {
 		end := x.end(i)
 		runs[i] = gocheck.PackageRun{
 			ImportPath: t.binaries[i].ImportPath, ExitCode: end.ExitCode, Signal: end.Signal, Cut: end.Cut,
 		}
-		if i < len(t.tallies) {
+		if t.tallies[i] != nil {
+			t.tallies[i].Close()
 			runs[i].Tally = t.tallies[i]
 		}
 	}
 	return runs
 }
 
-// realTests runs the compiled tests twice and judges each run. The two run side
-// by side: within a run the packages come one after the other, so that together
-// they load the machine as the go command's own parallelism does.
+// realTests runs the compiled tests twice and judges each run. The two go side
+// by side where there are processors for both.
 func (r *run) realTests(ctx context.Context, boxes []sandbox.Sandbox, binaries []gocheck.Binary) error {
-	r.step("both runs")
-	errs := make([]error, len(boxes))
-	var results []gocheck.Results
-	var both sync.WaitGroup
-	for i, sb := range boxes {
-		both.Go(func() {
-			t := &testRun{binaries: binaries}
-			x, err := r.execute(ctx, sb, r.testPrograms(binaries), t.sink)
-			sb.Discard()
-			if err != nil {
-				errs[i] = err
-				return
-			}
-			runs := t.runs(x)
-			judged := gocheck.JudgeTests(r.source.discovery, runs)
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			results = append(results, judged.Results)
-			errs[i] = r.tested(x, runs, judged)
-		})
+	side := len(boxes) / 2
+	var results []gocheck.Results // as the executions of the body
+	once := func(i int) error {
+		t := newTestRun(binaries, nil, side)
+		mine := boxes[i*side : (i+1)*side]
+		x, err := r.execute(ctx, mine, r.testPrograms(binaries), t.sink)
+		discard(mine)
+		if err != nil {
+			return err
+		}
+		runs := t.runs(x)
+		judged := gocheck.JudgeTests(r.source.discovery, runs)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		results = append(results, judged.Results)
+		return r.tested(x, runs, judged)
 	}
-	both.Wait()
-	if err := errors.Join(errs...); err != nil {
+	var errs [2]error
+	if 2*side <= runtime.NumCPU() {
+		r.step("both runs")
+		var both sync.WaitGroup
+		for i := range errs {
+			both.Go(func() { errs[i] = once(i) })
+		}
+		both.Wait()
+	} else {
+		for i := range errs {
+			r.step(fmt.Sprintf("run %d of 2", i+1))
+			if errs[i] = once(i); errs[i] != nil {
+				break
+			}
+		}
+	}
+	if err := errors.Join(errs[:]...); err != nil {
 		return err
 	}
 	a, b, findings := gocheck.CompareRuns(results[0], results[1])

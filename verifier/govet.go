@@ -79,7 +79,7 @@ func (r *run) runSource(ctx context.Context, s source) error {
 	if err != nil {
 		return err
 	}
-	r.controlled(x, 1, func() (receipt.ControlOutcome, string) { return s.control(r.source.discovery, planted, log, x.end(0)) })
+	r.controlled(x, func() (receipt.ControlOutcome, string) { return s.control(r.source.discovery, planted, log, x.end(0)) })
 	for i, box := range boxes[1:] {
 		r.step(fmt.Sprintf("run %d of 2", i+1))
 		x, log, err := r.sourceRun(ctx, box, command)
@@ -101,7 +101,7 @@ func (r *run) runSource(ctx context.Context, s source) error {
 // sourceRun executes one command and returns what it said.
 func (r *run) sourceRun(ctx context.Context, box sandbox.Sandbox, p sandbox.Program) (*execution, *gocheck.ToolLog, error) {
 	log := gocheck.NewToolLog()
-	x, err := r.execute(ctx, box, []sandbox.Program{p}, func(int) (io.Writer, io.Writer) {
+	x, err := r.execute(ctx, []sandbox.Sandbox{box}, []sandbox.Program{p}, func(int) (io.Writer, io.Writer) {
 		return log.StdoutWriter(), log.StderrWriter()
 	})
 	box.Discard()

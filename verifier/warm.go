@@ -147,10 +147,10 @@ func (r *run) makeLayer(vol sandbox.Volume, dir, below string) error {
 				return err
 			}
 			at := tmp + strings.TrimPrefix(p, below)
-			if d.IsDir() {
-				err = os.Mkdir(at, 0o755)
-			} else {
+			if !d.IsDir() {
 				err = os.Link(p, at)
+			} else if err = os.Mkdir(at, 0o700); err == nil {
+				err = os.Chmod(at, 0o755) //nolint:gosec // sandboxes read it as another user, whatever the umask is
 			}
 			if errors.Is(err, fs.ErrExist) {
 				return nil

@@ -2,6 +2,7 @@ package gocheck
 
 import (
 	"strings"
+	"sync"
 
 	"striatum/receipt"
 )
@@ -43,9 +44,9 @@ type seen struct{ runs, passed, failed, skipped int32 }
 func (s seen) ended() int32 { return s.passed + s.failed + s.skipped }
 
 // Room is what the tallies of one execution may remember together: MaxTests
-// tests, MaxNameBytes bytes of names, and 50 failures. Its binaries run one after
-// the other, so a Room is not for concurrent use.
+// tests, MaxNameBytes bytes of names, and 50 failures.
 type Room struct {
+	mu       sync.Mutex
 	tests    int
 	bytes    int
 	failures int
@@ -53,11 +54,24 @@ type Room struct {
 
 // take reports whether one more test of that name may be remembered.
 func (r *Room) take(name string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.tests >= MaxTests || r.bytes+len(name) > MaxNameBytes {
 		return false
 	}
 	r.tests++
 	r.bytes += len(name)
+	return true
+}
+
+// takeFailure reports whether the output of one more failing test may be kept.
+func (r *Room) takeFailure() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.failures >= maxFailures {
+		return false
+	}
+	r.failures++
 	return true
 }
 
@@ -176,8 +190,7 @@ func (t *Tally) drop(test string) {
 }
 
 func (t *Tally) fail(test string) {
-	if t.room.failures < maxFailures {
-		t.room.failures++
+	if t.room.takeFailure() {
 		tail := t.tails[test]
 		t.failures = append(t.failures, Failure{Test: strings.Clone(test), Tail: string(tail[max(0, len(tail)-tailBytes):])})
 	}

@@ -141,6 +141,18 @@ func (w *Output) Write(p []byte) (int, error) {
 	return n, err
 }
 
+// Join appends what part holds and discards it.
+func (w *Output) Join(part *Output) error {
+	_, err := part.f.Seek(0, io.SeekStart)
+	if err == nil {
+		_, err = io.Copy(w, part.f)
+	}
+	if err != nil {
+		return fmt.Errorf("join outputs: %w", err)
+	}
+	return part.Discard()
+}
+
 // Commit keeps the output and returns its digest and size in bytes. After an
 // error it is discarded.
 func (w *Output) Commit() (sha string, size int64, err error) {
