@@ -45,7 +45,7 @@ func ParseSidecar(data []byte) (Sidecar, error) {
 		return Sidecar{}, fmt.Errorf("read sidecar: %w: missing key \"attestations\"", ErrSidecar)
 	}
 	for id, a := range s.Attestations {
-		if !workflow.ValidID(id) || !seal.ValidDigest(a.CheckDigest) || !seal.ValidDigest(a.ClosureSHA256) {
+		if !workflow.ValidID(id) && !workflow.ToolchainBuiltin(id) || !seal.ValidDigest(a.CheckDigest) || !seal.ValidDigest(a.ClosureSHA256) {
 			return Sidecar{}, fmt.Errorf("read sidecar: %w: /attestations: %q is not an id with two digests", ErrSidecar, id)
 		}
 	}
@@ -129,22 +129,39 @@ func Join(in Intent, pins *Pins, attestations []Attestation, hostFingerprint str
 
 // pinFor returns the pin that counts for a row, or why none does.
 func pinFor(row Row, pins *Pins, hostFingerprint string) (Pin, string) {
-	switch {
-	case len(row.Unfilled) > 0:
+	if len(row.Unfilled) > 0 {
 		return Pin{}, "the entry is an unfilled template"
+	}
+	return PinFor(pins, hostFingerprint, row.Entry.ID, row.CheckDigest, row.Entry.Argv.Words)
+}
+
+// PinFor returns the pin that counts for a check on a host, or why none does.
+func PinFor(pins *Pins, hostFingerprint, id, checkDigest string, argv []string) (_ Pin, why string) {
+	switch {
 	case pins == nil:
 		return Pin{}, "there are no pins of this host"
 	case pins.HostFingerprint != hostFingerprint:
 		return Pin{}, "the pins are of another host"
 	}
-	pin, ok := pins.Pin(row.Entry.ID)
+	pin, ok := pins.Pin(id)
 	switch {
 	case !ok:
 		return Pin{}, "the pins do not name it"
-	case pin.CheckDigest != row.CheckDigest, !slices.Equal(pin.Argv, row.Entry.Argv.Words):
+	case pin.CheckDigest != checkDigest, !slices.Equal(pin.Argv, argv):
 		return Pin{}, "the entry changed after it was pinned"
 	}
 	return pin, ""
+}
+
+// ToolchainPin is PinFor for a builtin whose toolchain is pinned.
+func ToolchainPin(c workflow.CheckRef, pins *Pins, hostFingerprint string) (_ Pin, why string, err error) {
+	digest, err := c.Digest()
+	if err != nil {
+		return Pin{}, "", err
+	}
+	b, _ := workflow.LookupBuiltin(c.Uses)
+	pin, why := PinFor(pins, hostFingerprint, c.CheckID(), digest, b.Argv())
+	return pin, why, nil
 }
 
 // TemplateStatus is what a generator or a run start sees: FILLED when every row

@@ -181,7 +181,7 @@ func (p Pins) validate() error {
 func (p Pin) validate() error {
 	at, err := time.Parse(time.RFC3339Nano, p.ObservedAt)
 	switch {
-	case !workflow.ValidID(p.ID):
+	case !workflow.ValidID(p.ID) && !workflow.ToolchainBuiltin(p.ID):
 		return fmt.Errorf("/id: %q is not an id", p.ID)
 	case !seal.ValidDigest(p.CheckDigest):
 		return errors.New("/check_digest: not a digest")

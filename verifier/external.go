@@ -67,6 +67,8 @@ type unobserved struct{ code, detail string }
 
 func (e unobserved) Error() string { return e.detail }
 
+func unobservedIn(err error) (unobserved, bool) { return errors.AsType[unobserved](err) }
+
 // ofIntent is the procedure of an entry of the intent.
 func ofIntent(row allowlist.Row) procedure {
 	e := row.Entry
@@ -89,7 +91,7 @@ func prepareExternal(ctx context.Context, r *run) error {
 	r.step("observe the command")
 	var err error
 	x.observed, err = r.observe(ctx, x.row.Entry)
-	if u, ok := errors.AsType[unobserved](err); ok {
+	if u, ok := unobservedIn(err); ok {
 		r.incident(u.code, receipt.MakesIndeterminate, u.detail)
 		return errConcluded
 	}
@@ -173,7 +175,12 @@ func (r *run) observe(ctx context.Context, e allowlist.Entry) (observed, error) 
 	if e.Toolchain != nil {
 		o.asked = slices.Clone(e.Toolchain.Roots)
 	}
-	if o.resolution, err = r.resolve(ctx, e.Argv.Words[0], o.asked); err != nil {
+	for _, root := range o.asked {
+		if !allowlist.ToolRoot(root) {
+			return o, unobserved{"tool_outside", fmt.Sprintf("the toolchain root %q is not where tools are installed (below /usr or /opt)", root)}
+		}
+	}
+	if o.resolution, err = r.resolve(ctx, e.Argv.Words[0], r.externalMounts(o.asked)); err != nil {
 		return o, err
 	}
 	binary := ""
@@ -203,7 +210,6 @@ func (r *run) observe(ctx context.Context, e allowlist.Entry) (observed, error) 
 // seal makes the closure of what was measured, and holds it against what the
 // sandbox saw.
 func (o *observed) seal() error {
-	size := func(n int64) *int64 { return &n }
 	seen := map[string]string{}
 	for _, f := range o.resolution.Files {
 		seen[f.Path] = f.SHA256
@@ -215,13 +221,8 @@ func (o *observed) seal() error {
 		if inside, ok := seen[p.Path]; ok && inside != p.SHA256 {
 			return unobserved{"toolchain_drift", fmt.Sprintf("%q has other bytes inside the sandbox than outside", p.Path)}
 		}
-		if p.Folder {
-			o.parts = append(o.parts, allowlist.ClosurePart{Root: p.Path, TreeSHA256: p.SHA256, Files: size(p.Files), Bytes: size(p.Bytes)})
-		} else {
-			o.parts = append(o.parts, allowlist.ClosurePart{Path: p.Path, SHA256: p.SHA256, Size: size(p.Bytes)})
-		}
 	}
-	o.parts = append(o.parts, allowlist.ClosurePart{Tree: "definition", SHA256: o.definition.SHA256})
+	o.parts = append(closureParts(o.tools.Parts), allowlist.ClosurePart{Tree: "definition", SHA256: o.definition.SHA256})
 	var err error
 	o.sha256, err = allowlist.ClosureDigest(o.parts)
 	return err
@@ -229,13 +230,8 @@ func (o *observed) seal() error {
 
 // resolve asks a sandbox of the same kind as the runs' which files a command word
 // runs there. No program but striatum-init runs in it.
-func (r *run) resolve(ctx context.Context, word string, roots []string) (execpath.Resolution, error) {
-	for _, root := range roots {
-		if !allowlist.ToolRoot(root) {
-			return execpath.Resolution{}, unobserved{"tool_outside", fmt.Sprintf("the toolchain root %q is not where tools are installed (below /usr or /opt)", root)}
-		}
-	}
-	boxes, err := r.prepareBoxes(ctx, sandbox.Spec{Limits: resolveLimits, Mounts: r.externalMounts(roots)})
+func (r *run) resolve(ctx context.Context, word string, mounts []sandbox.Mount) (execpath.Resolution, error) {
+	boxes, err := r.prepareBoxes(ctx, sandbox.Spec{Limits: resolveLimits, Mounts: mounts})
 	if err != nil {
 		return execpath.Resolution{}, err
 	}

@@ -29,7 +29,9 @@ type goSource struct {
 // tests, and where its dependencies are. No code runs. errConcluded: the body
 // says why the check cannot go on.
 func prepareGo(ctx context.Context, r *run) error {
-	r.use(r.tools.closure, r.tools.chain.Roots, r.tools.closure.BinarySHA256, r.tools.closure.SHA256)
+	if err := r.useToolchain(); err != nil {
+		return err
+	}
 	r.source.env = gocheck.NewEnvironment(r.tools.chain.GOROOT, r.tools.chain.CgoEnabled, r.check.GoWork)
 	r.body.Tools.EnvironmentSHA = r.source.env.Digest()
 	root, err := os.OpenRoot(r.snap.Dir)

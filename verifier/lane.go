@@ -90,7 +90,9 @@ type Request struct {
 type Selection struct {
 	Checks []workflow.CheckRef
 	// Externals are the entries of the intent that checks name, by id.
-	Externals                              map[string]allowlist.Row
+	Externals map[string]allowlist.Row
+	// Pins are those of the checks with a pinned toolchain, by id.
+	Pins                                   map[string]allowlist.Pin
 	PolicySHA256, IntentSHA256, PinsSHA256 string
 }
 
@@ -132,12 +134,9 @@ func (l *Lane) Run(ctx context.Context, req Request) (outcomes []Outcome, err er
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, f.session.Release()) }()
-	sel := f.sel
-	var t tools
-	if slices.ContainsFunc(sel.Checks, func(c workflow.CheckRef) bool { return !c.External() }) {
-		if t, err = l.measure(ctx); err != nil {
-			return nil, err
-		}
+	t, err := l.measureFor(ctx, f.sel.Checks)
+	if err != nil {
+		return nil, err
 	}
 	l.progress("", "start the sandbox engine")
 	engine, err := l.cfg.OpenEngine(ctx)
@@ -145,7 +144,7 @@ func (l *Lane) Run(ctx context.Context, req Request) (outcomes []Outcome, err er
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, engine.Close()) }()
-	for _, check := range sel.Checks {
+	for _, check := range f.sel.Checks {
 		r := &run{frozen: f, lane: l, req: req, check: check, engine: engine, tools: t}
 		o, err := r.conclude(ctx)
 		if err != nil {

@@ -3,32 +3,38 @@ package verifier
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"striatum/allowlist"
-	"striatum/workflow"
+	"striatum/receipt"
 )
 
-// Observation is what the lane saw of an entry's command, or why it saw nothing.
+// Observation is what the lane saw of a check's command, or why it saw nothing.
 type Observation struct {
-	Entry allowlist.Entry
-	Pin   allowlist.Pin
-	Code  string // of Why: CommandNotFound, or another
-	Why   string // empty: Pin holds
+	ID   string // of the check
+	Pin  allowlist.Pin
+	Code string // of Why: CommandNotFound, or another
+	Why  string // empty: Pin holds
 }
 
 // CommandNotFound is the code of a command that is not there, inside.
 const CommandNotFound = "command_not_found"
 
-// Observe says, for each entry that the request selects, which bytes its command
-// stands for on this host and in this tree, as sandboxes see them. It executes
-// neither the command nor anything of the tree. The order is the intent's.
+// Observe says, for each entry of the intent and each check with a pinned toolchain
+// that the request selects, which bytes its command stands for on this host and in
+// this tree, as sandboxes see them. It executes neither the command nor
+// anything of the tree. The order is the request's.
 func (l *Lane) Observe(ctx context.Context, req Request) (seen []Observation, err error) {
 	f, err := l.begin(ctx, "verifier pin", req)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, f.session.Release()) }()
+	t, err := l.measureFor(ctx, f.sel.Checks)
+	if err != nil {
+		return nil, err
+	}
 	l.progress("", "start the sandbox engine")
 	engine, err := l.cfg.OpenEngine(ctx)
 	if err != nil {
@@ -36,11 +42,13 @@ func (l *Lane) Observe(ctx context.Context, req Request) (seen []Observation, er
 	}
 	defer func() { err = errors.Join(err, engine.Close()) }()
 	for _, check := range f.sel.Checks {
-		row, ok := f.sel.Externals[check.CheckID()]
-		if !ok {
-			continue
+		r := &run{frozen: f, lane: l, req: req, check: check, engine: engine, tools: t}
+		var o Observation
+		if row, ok := f.sel.Externals[check.CheckID()]; ok {
+			o, err = l.observation(ctx, r, row)
+		} else {
+			o, err = l.observeToolchain(ctx, r)
 		}
-		o, err := l.observation(ctx, &run{frozen: f, lane: l, req: req, check: workflow.CheckRef{ID: row.Entry.ID}, engine: engine}, row)
 		if err != nil {
 			return seen, err
 		}
@@ -52,25 +60,25 @@ func (l *Lane) Observe(ctx context.Context, req Request) (seen []Observation, er
 func (l *Lane) observation(ctx context.Context, r *run, row allowlist.Row) (Observation, error) {
 	r.step("observe the command")
 	o, err := r.observe(ctx, row.Entry)
-	if u, ok := errors.AsType[unobserved](err); ok {
-		return Observation{Entry: row.Entry, Code: u.code, Why: u.detail}, nil
+	if u, ok := unobservedIn(err); ok {
+		return Observation{ID: row.Entry.ID, Code: u.code, Why: u.detail}, nil
 	}
 	if err != nil {
 		return Observation{}, err
 	}
 	r.use(o.tools, nil, o.resolution.Files[0].SHA256, o.sha256)
-	posture := r.body.Posture
-	d := r.engine.Describe()
-	posture.Engine, posture.EngineVersion, posture.Runtime, posture.RuntimeVersion = d.Engine, d.EngineVersion, d.Runtime, d.RuntimeVersion
-	posture.Strict = true
-	for _, f := range posture.Facets {
-		if !f.OK {
-			posture.Strict = false
-		}
-	}
-	return Observation{Entry: row.Entry, Pin: allowlist.Pin{
+	return l.pin(r, allowlist.Pin{
 		ID: row.Entry.ID, CheckDigest: row.CheckDigest, Argv: row.Entry.Argv.Words, ResolvedPath: o.resolution.Path,
 		BinarySHA256: o.resolution.Files[0].SHA256, Closure: o.parts, ClosureSHA256: o.sha256,
-		ObservedAt: l.cfg.Now().UTC().Format(time.RFC3339), ObservedBy: l.cfg.Key.Public().ID(), Posture: posture,
-	}}, nil
+	}), nil
+}
+
+// pin adds to p who observed it, when, and in what kind of sandbox.
+func (l *Lane) pin(r *run, p allowlist.Pin) Observation {
+	p.Posture = r.body.Posture
+	d := r.engine.Describe()
+	p.Posture.Engine, p.Posture.EngineVersion, p.Posture.Runtime, p.Posture.RuntimeVersion = d.Engine, d.EngineVersion, d.Runtime, d.RuntimeVersion
+	p.Posture.Strict = !slices.ContainsFunc(p.Posture.Facets, func(f receipt.Facet) bool { return !f.OK })
+	p.ObservedAt, p.ObservedBy = l.cfg.Now().UTC().Format(time.RFC3339), l.cfg.Key.Public().ID()
+	return Observation{ID: p.ID, Pin: p}
 }

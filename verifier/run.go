@@ -98,7 +98,8 @@ func (r *run) procedure() (procedure, error) {
 	if row, ok := r.sel.Externals[r.check.CheckID()]; ok && r.check.External() {
 		return ofIntent(row), nil
 	}
-	p, ok := registry()[r.check.Uses]
+	b, _ := workflow.LookupBuiltin(r.check.Uses)
+	p, ok := registry()[b.Plain()]
 	if !ok {
 		return procedure{}, problem.New(problem.Usage, fmt.Sprintf("check %q cannot be run", r.check.CheckID()),
 			"it is neither a builtin of this version nor an entry of the intent", "name one of: "+strings.Join(Builtins(), ", "))
@@ -106,6 +107,9 @@ func (r *run) procedure() (procedure, error) {
 	var err error
 	p.limits, p.control = r.check.Limits, receipt.ControlPlanted
 	p.check.ID, p.check.BacksClaim, p.check.Kind, p.check.PassWhen = r.check.CheckID(), r.check.BacksClaim, receipt.Builtin, "exit_zero"
+	if b.Toolchain {
+		p.check.Kind = receipt.BuiltinToolchain
+	}
 	p.check.Digest, err = r.check.Digest()
 	return p, err
 }
@@ -201,6 +205,14 @@ func (r *run) show(name, tail string) {
 
 func (l *Lane) meter() toolchain.Meter {
 	return toolchain.Meter{Cache: l.cfg.Dir + "/toolchain.json", Now: l.cfg.Now}
+}
+
+// measureFor measures the Go toolchain if one of the checks needs it.
+func (l *Lane) measureFor(ctx context.Context, checks []workflow.CheckRef) (tools, error) {
+	if !slices.ContainsFunc(checks, func(c workflow.CheckRef) bool { return !c.External() }) {
+		return tools{}, nil
+	}
+	return l.measure(ctx)
 }
 
 // measure finds and measures the toolchain.

@@ -76,6 +76,22 @@ func BuiltinRevision(id string) int {
 	return b.Revision
 }
 
+// Argv is Command as words, which a pin names.
+func (b Builtin) Argv() []string { return strings.Fields(b.Command) }
+
+// Plain is the id of the same check without the pinned toolchain.
+func (b Builtin) Plain() string {
+	_, name, _ := strings.Cut(b.ID, ":")
+	return builtinPrefix + name
+}
+
+// ToolchainBuiltin reports whether uses names a builtin whose toolchain is to be
+// pinned and attested.
+func ToolchainBuiltin(uses string) bool {
+	b, ok := LookupBuiltin(uses)
+	return ok && b.Toolchain
+}
+
 // PlainBuiltin reports whether uses names a builtin whose claim stops at
 // ASSERTED.
 func PlainBuiltin(uses string) bool {

@@ -61,6 +61,11 @@ type View struct {
 	IntentFound bool
 	// Externals are the entries of the intent, joined with this host's pins.
 	Externals []External
+	// Unpinned are the checks with a toolchain to be pinned that have no pin of
+	// this host that counts, by id, each with the reason.
+	Unpinned map[string]string
+	// PinCommand is the literal command that ends it.
+	PinCommand string
 }
 
 // External is an entry of the intent as this host sees it.

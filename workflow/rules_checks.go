@@ -90,13 +90,20 @@ func (r *rules) claims() {
 }
 
 // externals: every external check is a filled entry of the intent that backs
-// the same claim and is pinned on this host.
+// the same claim; it, and every toolchain that is to be, is pinned on this host.
 func (r *rules) externals(v View) {
 	entries := map[string]External{}
 	for _, e := range v.Externals {
 		entries[e.ID] = e
 	}
 	r.eachCheck(func(_ Job, c CheckRef, at string) {
+		if why := v.Unpinned[c.CheckID()]; why != "" && ToolchainBuiltin(c.Uses) {
+			r.found = append(r.found, Finding{
+				Pointer: at + "/uses", Code: EntryUnpinned, Unfilled: true,
+				What: fmt.Sprintf("the toolchain of check %q is not pinned on this host: %s", c.CheckID(), why),
+				Hint: "run: " + v.PinCommand,
+			})
+		}
 		if !c.External() || ReservedID(c.ID) || !ValidID(c.ID) {
 			return
 		}

@@ -68,8 +68,8 @@ type Closure struct {
 	binary string
 }
 
-// Part is one root of a closure. SHA256 is a file's digest, or of a folder the
-// digest over its lines as in Closure.SHA256.
+// Part is one root of a closure. SHA256 is a file's digest, of a link that of its
+// text, or of a folder the digest over its lines as in Closure.SHA256.
 type Part struct {
 	Path         string
 	Folder       bool
@@ -137,6 +137,10 @@ func (m Meter) Measure(ctx context.Context, binary string, roots ...string) (Clo
 func (w *walker) part(root string, names []string, sums map[string]string) Part {
 	if st, ok := w.files[root]; ok {
 		return Part{Path: root, SHA256: sums[root], Files: 1, Bytes: st.size}
+	}
+	if text, ok := w.links[root]; ok {
+		sum := sha256.Sum256([]byte(text))
+		return Part{Path: root, SHA256: hex.EncodeToString(sum[:]), Files: 1}
 	}
 	below := strings.TrimSuffix(root, "/") + "/"
 	from, _ := slices.BinarySearch(names, below)

@@ -1,6 +1,8 @@
 package toolchain
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"os"
 	"path/filepath"
@@ -348,6 +350,14 @@ func TestPartsSplitAClosureByItsRoots(t *testing.T) {
 	after := measure(t, Meter{}, binary, dir)
 	if part(after, dir) != in || part(after, outside).SHA256 == out.SHA256 {
 		t.Errorf("a change outside gave %+v", after.Parts)
+	}
+	link := filepath.Join(t.TempDir(), "tool")
+	if err := os.Symlink(binary, link); err != nil {
+		t.Fatal(err)
+	}
+	linked := part(measure(t, Meter{}, "", link), link)
+	if sum := sha256.Sum256([]byte(binary)); linked.Folder || linked.SHA256 != hex.EncodeToString(sum[:]) || linked.Files != 1 || linked.Bytes != 0 {
+		t.Errorf("a root that is a link: got %+v", linked)
 	}
 	file := measure(t, Meter{}, binary, binary)
 	if p := part(file, binary); p.Folder || p.SHA256 != file.BinarySHA256 || p.Files != 1 || p.Bytes != int64(len("binary")) {

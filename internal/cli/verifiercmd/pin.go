@@ -36,7 +36,8 @@ func newPin(f *cli.Factory) *cobra.Command {
 		Short: "Record which bytes this host has for the intent's commands",
 		Long: `Pin looks, in a sandbox, at what each command of the intent runs on this host:
 the program, its interpreters and shared libraries, the declared toolchain roots,
-and the check's definition in the tree. It executes none of them. What it saw is
+and the check's definition in the tree; and at the Go toolchain of each
+builtin+toolchain check of the workflow. It executes none of them. What it saw is
 signed by the lane and written beside the intent, where git ignores it.
 
 An entry whose pin would change is refused, with the difference, unless --force
@@ -103,7 +104,11 @@ func (o *pinOptions) execute(ctx context.Context, f *cli.Factory) (err error) {
 			if err != nil {
 				return verifier.Selection{}, err
 			}
-			return pinnable(rows, f.Streams)
+			checks, err := toolchainChecks(tree)
+			if err != nil {
+				return verifier.Selection{}, err
+			}
+			return pinnable(rows, checks, f.Streams)
 		},
 	})
 	p.end()
@@ -179,9 +184,29 @@ func intentOf(tree string) (intent allowlist.Intent, intentPath string, err erro
 	return intent, intentPath, nil
 }
 
-// pinnable selects every entry that is filled, and names the others.
-func pinnable(rows []allowlist.Row, s cli.Streams) (verifier.Selection, error) {
-	sel := verifier.Selection{Externals: map[string]allowlist.Row{}}
+// toolchainChecks are the checks of the tree's workflow whose toolchain is pinned.
+func toolchainChecks(tree string) ([]workflow.CheckRef, error) {
+	files, err := embedded.PolicyFiles(tree)
+	if err != nil {
+		return nil, err
+	}
+	w, _, err := files.Workflow()
+	if err != nil {
+		return nil, err
+	}
+	var checks []workflow.CheckRef
+	for _, c := range w.Checks() {
+		if workflow.ToolchainBuiltin(c.Uses) {
+			checks = append(checks, c.CheckRef)
+		}
+	}
+	return checks, nil
+}
+
+// pinnable selects every entry that is filled and every check whose toolchain is
+// pinned, and names the other entries.
+func pinnable(rows []allowlist.Row, checks []workflow.CheckRef, s cli.Streams) (verifier.Selection, error) {
+	sel := verifier.Selection{Checks: checks, Externals: map[string]allowlist.Row{}}
 	var unfilled []string
 	for _, row := range rows {
 		if len(row.Unfilled) > 0 {
@@ -193,8 +218,9 @@ func pinnable(rows []allowlist.Row, s cli.Streams) (verifier.Selection, error) {
 		sel.Externals[row.Entry.ID] = row
 	}
 	switch {
-	case len(rows) == 0:
-		return sel, problem.New(problem.Usage, "pin the intent's commands", "the intent names no external check", "builtins need no pin; add an entry with: striatum workflow generate --shape verification_gate --check ID --write")
+	case len(rows)+len(checks) == 0:
+		return sel, problem.New(problem.Usage, "pin the intent's commands", "the intent names no external check, and the workflow no builtin+toolchain check",
+			"plain builtins need no pin; add a check with: striatum workflow generate --shape verification_gate --check ID --write")
 	case len(sel.Checks) == 0:
 		return sel, problem.New(problem.Unfilled, "pin the intent's commands", "every entry is unfilled, first: "+unfilled[0], "fill it, then run: "+allowlist.PinCommand)
 	}
@@ -202,7 +228,7 @@ func pinnable(rows []allowlist.Row, s cli.Streams) (verifier.Selection, error) {
 }
 
 func unpinnable(o verifier.Observation) error {
-	what := fmt.Sprintf("pin the check %q", o.Entry.ID)
+	what := fmt.Sprintf("pin the check %q", o.ID)
 	if o.Code == verifier.CommandNotFound {
 		return problem.New(problem.Missing, what, o.Why, "install the command below /usr or /opt, then run: "+allowlist.PinCommand)
 	}

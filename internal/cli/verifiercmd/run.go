@@ -133,7 +133,7 @@ func (o *runOptions) execute(ctx context.Context, f *cli.Factory) (err error) {
 			if err != nil {
 				return sel, err
 			}
-			return sel, externals(&sel, tree, func(intentPath string) (*allowlist.Pins, string, error) {
+			return sel, pinned(&sel, tree, func(intentPath string) (*allowlist.Pins, string, error) {
 				ring, err := s.Service.Keyring(ctx)
 				if err != nil {
 					return nil, "", err
@@ -211,11 +211,11 @@ func (o *runOptions) selection(tree string) (verifier.Selection, []claim.Claim, 
 	return sel, declared, nil
 }
 
-// externals adds what the intent and this host's pins say of the checks that are
-// not builtins. One that is unfilled or unpinned ends the run before anything is
-// executed.
-func externals(sel *verifier.Selection, tree string, pins func(intentPath string) (*allowlist.Pins, string, error), fingerprint string) error {
-	if !slices.ContainsFunc(sel.Checks, workflow.CheckRef.External) {
+// pinned adds what the intent and this host's pins say of the checks that are
+// pinned: those that are not builtins, and builtins with their toolchain. One that
+// is unfilled or unpinned ends the run before anything is executed.
+func pinned(sel *verifier.Selection, tree string, pins func(intentPath string) (*allowlist.Pins, string, error), fingerprint string) error {
+	if !slices.ContainsFunc(sel.Checks, func(c workflow.CheckRef) bool { return c.External() || workflow.ToolchainBuiltin(c.Uses) }) {
 		return nil
 	}
 	intent, path, err := intentOf(tree)
@@ -230,13 +230,23 @@ func externals(sel *verifier.Selection, tree string, pins func(intentPath string
 	if err != nil {
 		return err
 	}
-	sel.PinsSHA256, sel.Externals = digest, map[string]allowlist.Row{}
+	sel.PinsSHA256, sel.Externals, sel.Pins = digest, map[string]allowlist.Row{}, map[string]allowlist.Pin{}
 	for _, c := range sel.Checks {
+		what := fmt.Sprintf("run the check %q", c.CheckID())
+		if workflow.ToolchainBuiltin(c.Uses) {
+			pin, why, err := allowlist.ToolchainPin(c, found, fingerprint)
+			if err != nil {
+				return err
+			}
+			if why != "" {
+				return problem.New(problem.Unfilled, what, fmt.Sprintf("its toolchain is not pinned on host %s: %s", fingerprint, why), "run: "+allowlist.PinCommand)
+			}
+			sel.Pins[c.CheckID()] = pin
+		}
 		if !c.External() {
 			continue
 		}
 		i := slices.IndexFunc(rows, func(r allowlist.Row) bool { return r.Entry.ID == c.ID })
-		what := fmt.Sprintf("run the check %q", c.ID)
 		switch {
 		case i < 0:
 			return problem.New(problem.Invalid, what, fmt.Sprintf("the intent %q has no such entry", path), "`striatum workflow validate` lists what does not fit")

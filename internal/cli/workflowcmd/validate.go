@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -141,45 +142,68 @@ func (o *validateOptions) validate(ctx context.Context, root *worktree.Root, dat
 
 // view reads the intent and the pins. What is wrong with them are findings.
 func (o *validateOptions) view(ctx context.Context, root *worktree.Root, w workflow.Workflow) (view workflow.View, extra []workflow.Finding, err error) {
-	if !workflow.CleanPath(w.IntentPath) || w.IntentPath == "." {
-		return workflow.View{}, nil, nil
+	intent, found, extra, err := readIntent(root, w.IntentPath)
+	if err != nil || extra != nil {
+		return workflow.View{}, extra, err
 	}
-	data, err := root.ReadFile(w.IntentPath, allowlist.MaxBytes)
+	pinned := slices.ContainsFunc(w.Checks(), func(c workflow.JobCheck) bool { return workflow.ToolchainBuiltin(c.Uses) })
+	var pins *allowlist.Pins
+	fingerprint := ""
+	if pinned || len(intent.Checks) > 0 {
+		if pins, fingerprint, extra, err = o.pins(ctx, root, w.IntentPath); err != nil {
+			return workflow.View{}, nil, err
+		}
+	}
+	if found {
+		rows, err := allowlist.Join(intent, pins, nil, fingerprint)
+		if err != nil {
+			return workflow.View{}, nil, err
+		}
+		view = allowlist.View(rows)
+	}
+	view.PinCommand, view.Unpinned = allowlist.PinCommand, map[string]string{}
+	for _, c := range w.Checks() {
+		if !workflow.ToolchainBuiltin(c.Uses) {
+			continue
+		}
+		if _, view.Unpinned[c.CheckID()], err = allowlist.ToolchainPin(c.CheckRef, pins, fingerprint); err != nil {
+			return workflow.View{}, nil, err
+		}
+	}
+	return view, extra, nil
+}
+
+// readIntent reads the intent; found is false without one. What is wrong with
+// it are findings.
+func readIntent(root *worktree.Root, path string) (intent allowlist.Intent, found bool, wrong []workflow.Finding, err error) {
+	if !workflow.CleanPath(path) || path == "." {
+		return intent, false, nil, nil
+	}
+	data, err := root.ReadFile(path, allowlist.MaxBytes)
 	if errors.Is(err, fs.ErrNotExist) {
-		return workflow.View{}, nil, nil
+		return intent, false, nil, nil
 	}
 	if errors.Is(err, beneath.ErrTooLong) {
-		return workflow.View{}, []workflow.Finding{{File: w.IntentPath, Code: workflow.Malformed, What: err.Error()}}, nil
+		return intent, false, []workflow.Finding{{File: path, Code: workflow.Malformed, What: err.Error()}}, nil
 	}
 	if err != nil {
-		return workflow.View{}, nil, err
+		return intent, false, nil, err
 	}
-	intent, err := allowlist.ParseIntent(data)
+	intent, err = allowlist.ParseIntent(data)
 	if invalid, ok := errors.AsType[*allowlist.InvalidError](err); ok {
 		for _, f := range invalid.Findings {
-			extra = append(extra, workflow.Finding{File: w.IntentPath, Pointer: f.Pointer, Code: workflow.Code(f.Code), What: f.What, Hint: f.Hint})
+			wrong = append(wrong, workflow.Finding{File: path, Pointer: f.Pointer, Code: workflow.Code(f.Code), What: f.What, Hint: f.Hint})
 		}
-		return workflow.View{}, extra, nil
+		return intent, false, wrong, nil
 	}
-	if err != nil {
-		return workflow.View{}, nil, err
-	}
-	pins, fingerprint, extra, err := o.pins(ctx, root, w.IntentPath, intent)
-	if err != nil {
-		return workflow.View{}, nil, err
-	}
-	rows, err := allowlist.Join(intent, pins, nil, fingerprint)
-	if err != nil {
-		return workflow.View{}, nil, err
-	}
-	return allowlist.View(rows), extra, nil
+	return intent, err == nil, nil, err
 }
 
 // pins reads this host's pins, nil if there are none. The home is opened only
 // for them: a worktree without pins validates anywhere.
-func (o *validateOptions) pins(ctx context.Context, root *worktree.Root, intentPath string, intent allowlist.Intent) (*allowlist.Pins, string, []workflow.Finding, error) {
+func (o *validateOptions) pins(ctx context.Context, root *worktree.Root, intentPath string) (*allowlist.Pins, string, []workflow.Finding, error) {
 	fingerprint, err := hostid.Fingerprint(o.machineID)
-	if err != nil || len(intent.Checks) == 0 { // a host without a name has no pins
+	if err != nil { // a host without a name has no pins
 		return nil, fingerprint, nil, nil
 	}
 	path := allowlist.PinsPath(intentPath, fingerprint)
