@@ -131,8 +131,10 @@ type Policy struct {
 }
 
 // Attestation is an operator's word that a closure may be trusted for a check.
+// CheckID is what people called the check then; the digests decide.
 type Attestation struct {
 	RepositoryID  string `json:"repository_id"`
+	CheckID       string `json:"check_id"`
 	CheckDigest   string `json:"check_digest"`
 	ClosureSHA256 string `json:"closure_sha256"`
 	By            string `json:"by"`

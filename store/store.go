@@ -127,9 +127,10 @@ type Reader interface {
 // Writer reads and appends. Each Add method returns the position of the new
 // row. It returns ErrConflict for a row whose key is there already (a lane's
 // key, a token's hash, a receipt's seal, an opened record's name, the
-// successor of a ledger; on PostgreSQL also an attestation that repeats one
-// that is not revoked, and a second revocation of it) and for one that names something that is not there (a blob, the lane,
-// token or attestation that it is about).
+// successor of a ledger, an attestation of the same check and closure that is
+// not revoked, the revocation of an attestation) and for one that names
+// something that is not there (a blob, the lane, token or attestation that it
+// is about).
 type Writer interface {
 	Reader
 

@@ -104,9 +104,6 @@ CREATE TABLE attestation_revocations (
 );
 CREATE INDEX attestation_revocations_repository ON attestation_revocations (repository_id, position);
 
--- At most one attestation of the same bytes for the same check and repository
--- is active: one is the first, and every other replaces one of them that was
--- revoked and that no other replaces. So of n, at least n - 1 are revoked.
 CREATE UNIQUE INDEX attestations_first ON attestations (repository_id, check_digest, closure_sha256) WHERE replaces IS NULL;
 ALTER TABLE attestations
     ADD FOREIGN KEY (replaces) REFERENCES attestation_revocations (attestation),

@@ -90,16 +90,26 @@ CREATE TABLE policies (
 ) STRICT;
 CREATE INDEX policies_repository ON policies (repository_id, position);
 
+-- At most one attestation of the same bytes for the same check and repository
+-- is active: one is the first, and every other replaces one of them that was
+-- revoked and that no other replaces. So of n, at least n - 1 are revoked.
 CREATE TABLE attestations (
-    position      INTEGER PRIMARY KEY REFERENCES log (position),
-    repository_id TEXT NOT NULL
+    position       INTEGER PRIMARY KEY REFERENCES log (position),
+    repository_id  TEXT NOT NULL,
+    check_digest   TEXT NOT NULL,
+    closure_sha256 TEXT NOT NULL,
+    replaces       INTEGER UNIQUE REFERENCES attestation_revocations (attestation),
+    UNIQUE (position, repository_id, check_digest, closure_sha256),
+    FOREIGN KEY (replaces, repository_id, check_digest, closure_sha256)
+        REFERENCES attestations (position, repository_id, check_digest, closure_sha256)
 ) STRICT;
 CREATE INDEX attestations_repository ON attestations (repository_id, position);
+CREATE UNIQUE INDEX attestations_first ON attestations (repository_id, check_digest, closure_sha256) WHERE replaces IS NULL;
 
 CREATE TABLE attestation_revocations (
     position      INTEGER PRIMARY KEY REFERENCES log (position),
     repository_id TEXT NOT NULL,
-    attestation   INTEGER NOT NULL REFERENCES attestations (position)
+    attestation   INTEGER NOT NULL UNIQUE REFERENCES attestations (position)
 ) STRICT;
 CREATE INDEX attestation_revocations_repository ON attestation_revocations (repository_id, position);
 
@@ -158,11 +168,12 @@ CREATE TRIGGER policies_no_replace BEFORE INSERT ON policies WHEN EXISTS (SELECT
 BEGIN SELECT RAISE(ABORT, 'policies is append-only: duplicate'); END;
 CREATE TRIGGER attestations_no_update BEFORE UPDATE ON attestations BEGIN SELECT RAISE(ABORT, 'attestations is append-only'); END;
 CREATE TRIGGER attestations_no_delete BEFORE DELETE ON attestations BEGIN SELECT RAISE(ABORT, 'attestations is append-only'); END;
-CREATE TRIGGER attestations_no_replace BEFORE INSERT ON attestations WHEN EXISTS (SELECT 1 FROM attestations WHERE position = NEW.position)
+CREATE TRIGGER attestations_no_replace BEFORE INSERT ON attestations WHEN EXISTS (SELECT 1 FROM attestations WHERE position = NEW.position OR replaces = NEW.replaces
+    OR (replaces IS NULL AND NEW.replaces IS NULL AND repository_id = NEW.repository_id AND check_digest = NEW.check_digest AND closure_sha256 = NEW.closure_sha256))
 BEGIN SELECT RAISE(ABORT, 'attestations is append-only: duplicate'); END;
 CREATE TRIGGER attestation_revocations_no_update BEFORE UPDATE ON attestation_revocations BEGIN SELECT RAISE(ABORT, 'attestation_revocations is append-only'); END;
 CREATE TRIGGER attestation_revocations_no_delete BEFORE DELETE ON attestation_revocations BEGIN SELECT RAISE(ABORT, 'attestation_revocations is append-only'); END;
-CREATE TRIGGER attestation_revocations_no_replace BEFORE INSERT ON attestation_revocations WHEN EXISTS (SELECT 1 FROM attestation_revocations WHERE position = NEW.position)
+CREATE TRIGGER attestation_revocations_no_replace BEFORE INSERT ON attestation_revocations WHEN EXISTS (SELECT 1 FROM attestation_revocations WHERE position = NEW.position OR attestation = NEW.attestation)
 BEGIN SELECT RAISE(ABORT, 'attestation_revocations is append-only: duplicate'); END;
 CREATE TRIGGER explanations_no_update BEFORE UPDATE ON explanations BEGIN SELECT RAISE(ABORT, 'explanations is append-only'); END;
 CREATE TRIGGER explanations_no_delete BEFORE DELETE ON explanations BEGIN SELECT RAISE(ABORT, 'explanations is append-only'); END;

@@ -56,7 +56,7 @@ func (s *Store) Update(ctx context.Context, fn func(store.Writer) error) error {
 				return err
 			}
 			doubt = eventlog.Entry{}
-			w := &writer{sqlrows.New(conn{t}, s.now())}
+			w := sqlrows.New(conn{t}, s.now())
 			if err := fn(w); err != nil {
 				return err
 			}
@@ -218,16 +218,4 @@ func storable(args []any) bool {
 		}
 	}
 	return true
-}
-
-// writer adds what the schema knows of an attestation beyond SQLite's: the one
-// that it replaces.
-type writer struct{ *sqlrows.Tx }
-
-const sqlAddAttestation = `INSERT INTO attestations (position, repository_id, check_digest, closure_sha256, replaces)
-	VALUES ($1, $2, $3, $4, (SELECT MAX(position) FROM attestations WHERE repository_id = $2 AND check_digest = $3 AND closure_sha256 = $4))`
-
-// AddAttestation implements store.Writer.
-func (w *writer) AddAttestation(ctx context.Context, r store.Attestation) (int64, error) {
-	return w.Add(ctx, store.KindAttestation, r, sqlAddAttestation, r.RepositoryID, r.CheckDigest, r.ClosureSHA256)
 }

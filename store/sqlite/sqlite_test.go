@@ -100,6 +100,43 @@ func TestEveryTableIsAppendOnly(t *testing.T) {
 	}
 }
 
+// TestOneAttestationIsActivePastTheAdapter: as a first one, one that replaces
+// the active one, one that was replaced, or one of other bytes.
+func TestOneAttestationIsActivePastTheAdapter(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	s := open(t, path)
+	attest := func(closure string, revoke bool) (position int64) {
+		t.Helper()
+		err := s.Update(t.Context(), func(w store.Writer) (err error) {
+			position, err = w.AddAttestation(t.Context(), store.Attestation{RepositoryID: "repo-1", CheckDigest: "check", ClosureSHA256: closure})
+			if err == nil && revoke {
+				_, err = w.AddAttestationRevocation(t.Context(), store.AttestationRevocation{RepositoryID: "repo-1", Attestation: position})
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return position
+	}
+	replaced, active, other := attest("closure", true), attest("closure", false), attest("other", true)
+	db := raw(t, path)
+	db.SetMaxOpenConns(1)
+	if _, err := db.Exec(`PRAGMA foreign_keys = ON; INSERT INTO log VALUES (1000, 'x', '', '', 'p', 'h', '')`); err != nil {
+		t.Fatal(err)
+	}
+	for _, replaces := range []any{nil, active, replaced, other} {
+		for _, verb := range []string{"INSERT", "INSERT OR REPLACE"} {
+			if _, err := db.Exec(verb+` INTO attestations VALUES (1000, 'repo-1', 'check', 'closure', ?)`, replaces); err == nil {
+				t.Errorf("%s of one that replaces %v succeeded", verb, replaces)
+			}
+		}
+	}
+	if _, err := db.Exec(`INSERT OR REPLACE INTO attestation_revocations VALUES (1000, 'repo-1', ?)`, replaced); err == nil {
+		t.Error("a second revocation succeeded")
+	}
+}
+
 func TestFilesAreForTheOwnerOnly(t *testing.T) {
 	dir := t.TempDir()
 	storetest.Populate(t, open(t, filepath.Join(dir, "store.db")))

@@ -41,7 +41,7 @@ func NewSample(blob string) Sample {
 		},
 		Ledger:                store.Ledger{RepositoryID: "repo-1", RunID: "run-1", Seal: digest(5), PrevSeal: store.NoLedger, By: "local", DocumentSHA256: blob},
 		Policy:                store.Policy{RepositoryID: "repo-1", DocumentSHA256: blob, By: "operator"},
-		Attestation:           store.Attestation{RepositoryID: "repo-1", CheckDigest: digest(3), ClosureSHA256: digest(6), By: "operator"},
+		Attestation:           store.Attestation{RepositoryID: "repo-1", CheckID: "schema", CheckDigest: digest(3), ClosureSHA256: digest(6), By: "operator"},
 		AttestationRevocation: store.AttestationRevocation{RepositoryID: "repo-1", By: "operator"}, // Attestation: set by Populate
 		Explanation:           store.Explanation{RepositoryID: "repo-1", Seal: digest(2), Reason: "flaky network", By: "operator"},
 	}

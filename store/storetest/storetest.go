@@ -31,6 +31,7 @@ func Run(t *testing.T, open func(testing.TB) store.Store) {
 		{"NewestBindingOfAPlaceCounts", testBindings},
 		{"LedgerIsFollowedOnce", testLedgers},
 		{"NewestPolicyCounts", testPolicies},
+		{"OneAttestationIsActive", testAttestations},
 		{"ListsAreOfOneRepository", testScopes},
 		{"PagesMissNothingUnderInsert", testPaging},
 		{"FailedUpdateLeavesNothing", testRollback},

@@ -66,9 +66,9 @@ func (t *Tx) Head(ctx context.Context) (eventlog.Entry, error) {
 
 const sqlAppend = `INSERT INTO log (position, kind, recorded_at, digest, prev_hash, hash, record) VALUES ($1, $2, $3, $4, $5, $6, $7)`
 
-// Add appends row to the log, then its index row: insert with the position and
+// add appends row to the log, then its index row: insert with the position and
 // args.
-func (t *Tx) Add(ctx context.Context, kind store.Kind, row any, insert string, args ...any) (int64, error) {
+func (t *Tx) add(ctx context.Context, kind store.Kind, row any, insert string, args ...any) (int64, error) {
 	record, err := seal.Canonical(row)
 	if err != nil {
 		return 0, fmt.Errorf("record %s: %w", kind, err)

@@ -27,42 +27,42 @@ const sqlAddRepository = `INSERT INTO repositories (position, repository_id, pat
 
 // AddRepository implements store.Writer.
 func (t *Tx) AddRepository(ctx context.Context, r store.Repository) (int64, error) {
-	return t.Add(ctx, store.KindRepository, r, sqlAddRepository, r.RepositoryID, r.Place.Path, r.Place.Device, r.Place.Inode)
+	return t.add(ctx, store.KindRepository, r, sqlAddRepository, r.RepositoryID, r.Place.Path, r.Place.Device, r.Place.Inode)
 }
 
 const sqlAddLane = `INSERT INTO lanes (position, key_id) VALUES ($1, $2)`
 
 // AddLane implements store.Writer.
 func (t *Tx) AddLane(ctx context.Context, r store.Lane) (int64, error) {
-	return t.Add(ctx, store.KindLane, r, sqlAddLane, r.KeyID)
+	return t.add(ctx, store.KindLane, r, sqlAddLane, r.KeyID)
 }
 
 const sqlAddLaneRevocation = `INSERT INTO lane_revocations (position, key_id) VALUES ($1, $2)`
 
 // AddLaneRevocation implements store.Writer.
 func (t *Tx) AddLaneRevocation(ctx context.Context, r store.LaneRevocation) (int64, error) {
-	return t.Add(ctx, store.KindLaneRevocation, r, sqlAddLaneRevocation, r.KeyID)
+	return t.add(ctx, store.KindLaneRevocation, r, sqlAddLaneRevocation, r.KeyID)
 }
 
 const sqlAddToken = `INSERT INTO tokens (position, token_hash) VALUES ($1, $2)`
 
 // AddToken implements store.Writer.
 func (t *Tx) AddToken(ctx context.Context, r store.Token) (int64, error) {
-	return t.Add(ctx, store.KindToken, r, sqlAddToken, r.Hash)
+	return t.add(ctx, store.KindToken, r, sqlAddToken, r.Hash)
 }
 
 const sqlAddTokenRevocation = `INSERT INTO token_revocations (position, token_hash) VALUES ($1, $2)`
 
 // AddTokenRevocation implements store.Writer.
 func (t *Tx) AddTokenRevocation(ctx context.Context, r store.TokenRevocation) (int64, error) {
-	return t.Add(ctx, store.KindTokenRevocation, r, sqlAddTokenRevocation, r.Hash)
+	return t.add(ctx, store.KindTokenRevocation, r, sqlAddTokenRevocation, r.Hash)
 }
 
 const sqlAddOpened = `INSERT INTO opened (position, name, repository_id, envelope_sha256) VALUES ($1, $2, $3, $4)`
 
 // AddOpened implements store.Writer.
 func (t *Tx) AddOpened(ctx context.Context, r store.Opened) (int64, error) {
-	return t.Add(ctx, store.KindOpened, r, sqlAddOpened, r.Name, r.RepositoryID, r.EnvelopeSHA256)
+	return t.add(ctx, store.KindOpened, r, sqlAddOpened, r.Name, r.RepositoryID, r.EnvelopeSHA256)
 }
 
 const sqlAddReceipt = `INSERT INTO receipts (position, seal, prev_seal, repository_id, run_id, check_digest, envelope_sha256)
@@ -70,7 +70,7 @@ const sqlAddReceipt = `INSERT INTO receipts (position, seal, prev_seal, reposito
 
 // AddReceipt implements store.Writer.
 func (t *Tx) AddReceipt(ctx context.Context, r store.Receipt) (int64, error) {
-	return t.Add(ctx, store.KindReceipt, r, sqlAddReceipt, r.Seal, r.PrevSeal, r.RepositoryID, r.RunID, r.CheckDigest, r.EnvelopeSHA256)
+	return t.add(ctx, store.KindReceipt, r, sqlAddReceipt, r.Seal, r.PrevSeal, r.RepositoryID, r.RunID, r.CheckDigest, r.EnvelopeSHA256)
 }
 
 const sqlAddLedger = `INSERT INTO ledgers (position, repository_id, run_id, prev_seal, document_sha256) VALUES ($1, $2, $3, $4, $5)`
@@ -88,33 +88,34 @@ func (t *Tx) AddLedger(ctx context.Context, r store.Ledger) (int64, error) {
 	if r.PrevSeal != want {
 		return 0, fmt.Errorf("record ledger: %w: it follows %s, and the newest is %s", store.ErrConflict, r.PrevSeal, want)
 	}
-	return t.Add(ctx, store.KindLedger, r, sqlAddLedger, r.RepositoryID, r.RunID, r.PrevSeal, r.DocumentSHA256)
+	return t.add(ctx, store.KindLedger, r, sqlAddLedger, r.RepositoryID, r.RunID, r.PrevSeal, r.DocumentSHA256)
 }
 
 const sqlAddPolicy = `INSERT INTO policies (position, repository_id, document_sha256) VALUES ($1, $2, $3)`
 
 // AddPolicy implements store.Writer.
 func (t *Tx) AddPolicy(ctx context.Context, r store.Policy) (int64, error) {
-	return t.Add(ctx, store.KindPolicy, r, sqlAddPolicy, r.RepositoryID, r.DocumentSHA256)
+	return t.add(ctx, store.KindPolicy, r, sqlAddPolicy, r.RepositoryID, r.DocumentSHA256)
 }
 
-const sqlAddAttestation = `INSERT INTO attestations (position, repository_id) VALUES ($1, $2)`
+const sqlAddAttestation = `INSERT INTO attestations (position, repository_id, check_digest, closure_sha256, replaces)
+	VALUES ($1, $2, $3, $4, (SELECT MAX(position) FROM attestations WHERE repository_id = $2 AND check_digest = $3 AND closure_sha256 = $4))`
 
 // AddAttestation implements store.Writer.
 func (t *Tx) AddAttestation(ctx context.Context, r store.Attestation) (int64, error) {
-	return t.Add(ctx, store.KindAttestation, r, sqlAddAttestation, r.RepositoryID)
+	return t.add(ctx, store.KindAttestation, r, sqlAddAttestation, r.RepositoryID, r.CheckDigest, r.ClosureSHA256)
 }
 
 const sqlAddAttestationRevocation = `INSERT INTO attestation_revocations (position, repository_id, attestation) VALUES ($1, $2, $3)`
 
 // AddAttestationRevocation implements store.Writer.
 func (t *Tx) AddAttestationRevocation(ctx context.Context, r store.AttestationRevocation) (int64, error) {
-	return t.Add(ctx, store.KindAttestationRevocation, r, sqlAddAttestationRevocation, r.RepositoryID, r.Attestation)
+	return t.add(ctx, store.KindAttestationRevocation, r, sqlAddAttestationRevocation, r.RepositoryID, r.Attestation)
 }
 
 const sqlAddExplanation = `INSERT INTO explanations (position, repository_id) VALUES ($1, $2)`
 
 // AddExplanation implements store.Writer.
 func (t *Tx) AddExplanation(ctx context.Context, r store.Explanation) (int64, error) {
-	return t.Add(ctx, store.KindExplanation, r, sqlAddExplanation, r.RepositoryID)
+	return t.add(ctx, store.KindExplanation, r, sqlAddExplanation, r.RepositoryID)
 }
