@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"striatum/internal/shellquote"
 	"striatum/seal"
 	"striatum/workflow"
 )
@@ -15,6 +16,9 @@ const AttestSchemaVersion = "striatum.verifier_allowlist_attest.v1"
 
 // PinCommand is the literal command that pins the intent's tools on a host.
 const PinCommand = "striatum verifier pin --host-here"
+
+// AttestCommand is the literal command that shows what attesting a check means.
+func AttestCommand(id string) string { return "striatum verifier attest --pin " + shellquote.Word(id) }
 
 // Attestation is an operator's word about one check with one closure.
 type Attestation struct {

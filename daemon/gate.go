@@ -214,28 +214,13 @@ func readOpened(ctx context.Context, r store.Reader, ring seal.Keyring, in *gate
 
 // readOperators reads what operators said of the repository.
 func readOperators(ctx context.Context, r store.Reader, in *gate.Input) error {
-	attestations, err := store.All(func(p store.Page) ([]store.Row[store.Attestation], error) {
-		return r.Attestations(ctx, in.RepositoryID, p)
-	})
+	attested, err := attestations(ctx, r, in.RepositoryID)
 	if err != nil {
 		return err
 	}
-	revocations, err := store.All(func(p store.Page) ([]store.Row[store.AttestationRevocation], error) {
-		return r.AttestationRevocations(ctx, in.RepositoryID, p)
-	})
-	if err != nil {
-		return err
-	}
-	revokedAt := map[int64]int64{}
-	for _, row := range revocations {
-		if revokedAt[row.Value.Attestation] == 0 {
-			revokedAt[row.Value.Attestation] = row.Position
-		}
-	}
-	for _, row := range attestations {
+	for _, a := range attested {
 		in.Attestations = append(in.Attestations, gate.Attestation{
-			CheckDigest: row.Value.CheckDigest, ClosureSHA256: row.Value.ClosureSHA256,
-			Position: row.Position, RevokedAt: revokedAt[row.Position],
+			CheckDigest: a.CheckDigest, ClosureSHA256: a.ClosureSHA256, Position: a.Position, RevokedAt: a.Revocation.Position,
 		})
 	}
 	return store.Each(func(p store.Page) ([]store.Row[store.Explanation], error) {

@@ -67,6 +67,34 @@ func (f Files) Workflow() (w workflow.Workflow, found bool, err error) {
 	return w, true, nil
 }
 
+// Intent returns the intent among f and where it stands: where the workflow
+// says, else the default path. It has no entry when there is none. The error is
+// a problem of kind Invalid.
+func (f Files) Intent() (in allowlist.Intent, path string, err error) {
+	path = workflow.DefaultIntentPath
+	w, found, err := f.Workflow()
+	if err != nil {
+		return allowlist.Intent{}, "", err
+	}
+	if found {
+		path = w.IntentPath
+	}
+	in, err = f.intentAt(path)
+	return in, path, err
+}
+
+func (f Files) intentAt(path string) (allowlist.Intent, error) {
+	data, ok := f[path]
+	if !ok {
+		return allowlist.Intent{}, nil
+	}
+	in, err := allowlist.ParseIntent(data)
+	if err != nil {
+		return allowlist.Intent{}, problem.Wrap(problem.Invalid, err, fmt.Sprintf("read the intent %q", path), "`striatum workflow validate "+workflow.DefaultPath+"` lists every finding")
+	}
+	return in, nil
+}
+
 // Requirements returns what the workflow among f requires: every claim, with
 // the check that backs it; and the floor. Without a workflow it requires
 // nothing. The error is a problem of kind Invalid.
@@ -75,11 +103,9 @@ func (f Files) Requirements() ([]gate.Requirement, claim.Status, error) {
 	if !found || err != nil {
 		return nil, claim.Asserted, err
 	}
-	var intent allowlist.Intent
-	if data, ok := f[w.IntentPath]; ok {
-		if intent, err = allowlist.ParseIntent(data); err != nil {
-			return nil, 0, problem.Wrap(problem.Invalid, err, fmt.Sprintf("read %s", w.IntentPath), "run `striatum workflow validate "+workflow.DefaultPath+"`")
-		}
+	intent, err := f.intentAt(w.IntentPath)
+	if err != nil {
+		return nil, 0, err
 	}
 	checks := map[string]workflow.CheckRef{}
 	for _, c := range w.Checks() {

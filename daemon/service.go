@@ -20,7 +20,8 @@
 //	mint the first operator token  yes    no       no    yes
 //	mint another operator token    no     no       no    yes
 //	bind a repository, accept a
-//	policy, explain a receipt      no     no       no    yes
+//	policy, attest a check or take
+//	that back, explain a receipt   no     no       no    yes
 //
 // Whatever is recorded or bound as evidence counts by its signature, never by
 // who brought it. A refusal is a problem of kind Refused.

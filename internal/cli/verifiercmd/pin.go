@@ -166,22 +166,7 @@ func intentOf(tree string) (intent allowlist.Intent, intentPath string, err erro
 	if err != nil {
 		return allowlist.Intent{}, "", err
 	}
-	intentPath = workflow.DefaultIntentPath
-	w, found, err := files.Workflow()
-	if err != nil {
-		return allowlist.Intent{}, "", err
-	}
-	if found {
-		intentPath = w.IntentPath
-	}
-	data, ok := files[intentPath]
-	if !ok {
-		return allowlist.Intent{}, intentPath, nil
-	}
-	if intent, err = allowlist.ParseIntent(data); err != nil {
-		return allowlist.Intent{}, "", problem.Wrap(problem.Invalid, err, fmt.Sprintf("read the intent %q", intentPath), "`striatum workflow validate` lists every finding")
-	}
-	return intent, intentPath, nil
+	return files.Intent()
 }
 
 // toolchainChecks are the checks of the tree's workflow whose toolchain is pinned.

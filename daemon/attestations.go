@@ -1,0 +1,350 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"striatum/allowlist"
+	"striatum/gate"
+	"striatum/internal/problem"
+	"striatum/seal"
+	"striatum/store"
+)
+
+// AttestationSchemaVersion marks the document whose digest an operator names to
+// attest it.
+const AttestationSchemaVersion = "striatum.verifier_attestation.v1"
+
+// AttestationDocument is what an operator attests: that this closure may be
+// trusted for this check of this repository.
+type AttestationDocument struct {
+	SchemaVersion string `json:"schema_version"`
+	RepositoryID  string `json:"repository_id"`
+	CheckID       string `json:"check_id"`
+	CheckDigest   string `json:"check_digest"`
+	ClosureSHA256 string `json:"closure_sha256"`
+}
+
+// Digest returns the SHA-256 of the document's canonical JSON.
+func (d AttestationDocument) Digest() (string, error) {
+	data, err := seal.Canonical(d)
+	if err != nil {
+		return "", fmt.Errorf("digest of an attestation: %w", err)
+	}
+	return seal.SHA256Hex(data), nil
+}
+
+// AttestationInfo is an attestation with its place in the log. The Position of
+// its Revocation is zero while it is active.
+type AttestationInfo struct {
+	store.Attestation
+	Position   int64
+	RecordedAt string
+	Revocation Revocation
+}
+
+// Revocation says who took an attestation back, and when.
+type Revocation struct {
+	Position   int64
+	RecordedAt string
+	By         string
+}
+
+// Active reports whether a was not taken back.
+func (a AttestationInfo) Active() bool { return a.Revocation.Position == 0 }
+
+// AttestQuery names a check and the bytes to attest for it: Pins is a signed
+// pins file that has a pin of the check; empty where the host has none.
+type AttestQuery struct {
+	RepositoryID string
+	CheckID      string
+	Pins         []byte
+}
+
+// Attestable is what an attestation would be about. The entry is the accepted
+// policy's, the pin is one of exactly this entry.
+type Attestable struct {
+	Entry    allowlist.Entry
+	Pin      allowlist.Pin
+	Document AttestationDocument
+	Digest   string
+	// Claims are those of the accepted policy that rest on the check. Stops say
+	// why none of them reads VERIFIED all the same.
+	Claims []string
+	Stops  []Stop
+	// Active is the attestation that says this already, Before the last active
+	// one that says something else of a check with this id; nil: none.
+	Active, Before *AttestationInfo
+	// BeforeEntry and BeforeClosure are what Before was about; nil where the
+	// store knows their digests only.
+	BeforeEntry   *allowlist.Entry
+	BeforeClosure []allowlist.ClosurePart
+}
+
+// Stop is a basis that keeps a claim at ASSERTED whatever is attested.
+type Stop struct {
+	Code     gate.Code
+	Sentence string
+}
+
+// Attestable returns what Attest would attest. The error is a problem: Refused
+// for what is not in the accepted policy and for pins that no lane in good
+// standing signed, Unfilled where they have no pin of the check as accepted.
+func (s *Service) Attestable(ctx context.Context, q AttestQuery) (a Attestable, err error) {
+	err = s.view(ctx, q.what(), func(r store.Reader) error {
+		a, err = s.attestable(ctx, r, q)
+		return err
+	})
+	return a, err
+}
+
+// Attest records an operator's word that the bytes of a pin may be trusted for
+// their check. digest must be that of the document: what the operator saw.
+// fresh is false when that is attested already.
+func (s *Service) Attest(ctx context.Context, p Principal, q AttestQuery, digest string) (position int64, fresh bool, err error) {
+	if err := p.mustBe(q.what(), Operator); err != nil {
+		return 0, false, err
+	}
+	err = s.update(ctx, q.what(), func(w store.Writer) error {
+		a, err := s.attestable(ctx, w, q)
+		if err != nil {
+			return err
+		}
+		if a.Digest != digest {
+			return problem.New(problem.Refused, q.what(), fmt.Sprintf("the digest of what would be attested is %s, not %s", a.Digest, clip(digest)), "look at it with "+allowlist.AttestCommand(q.CheckID)+", then give the digest that it prints")
+		}
+		if fresh = a.Active == nil; !fresh {
+			position = a.Active.Position
+			return nil
+		}
+		if err := keepAttested(ctx, w, a); err != nil {
+			return err
+		}
+		d := a.Document
+		position, err = w.AddAttestation(ctx, store.Attestation{
+			RepositoryID: d.RepositoryID, CheckID: d.CheckID, CheckDigest: d.CheckDigest, ClosureSHA256: d.ClosureSHA256, By: p.String(),
+		})
+		return err
+	})
+	return position, fresh, err
+}
+
+// RevokeAttestation takes attestations of a check back: the one at a position
+// or, if that is zero, every active one of that check id. It returns the
+// positions of those that were active.
+func (s *Service) RevokeAttestation(ctx context.Context, p Principal, repositoryID, checkID string, position int64) (revoked []int64, err error) {
+	what := fmt.Sprintf("revoke the attestation of the check %q", clip(checkID))
+	if err := p.mustBe(what, Operator); err != nil {
+		return nil, err
+	}
+	err = s.update(ctx, what, func(w store.Writer) error {
+		revoked = nil
+		all, err := attestations(ctx, w, repositoryID)
+		if err != nil {
+			return err
+		}
+		found := false
+		for _, a := range all {
+			if a.CheckID != checkID || position != 0 && a.Position != position {
+				continue
+			}
+			found = true
+			if !a.Active() {
+				continue
+			}
+			if _, err := w.AddAttestationRevocation(ctx, store.AttestationRevocation{RepositoryID: repositoryID, Attestation: a.Position, By: p.String()}); err != nil {
+				return err
+			}
+			revoked = append(revoked, a.Position)
+		}
+		if !found {
+			return problem.New(problem.Usage, what, "there is none in this store", "`striatum verifier attest --list` names all")
+		}
+		return nil
+	})
+	return revoked, err
+}
+
+// Attestations lists every attestation of a repository, in the order in which
+// they were made.
+func (s *Service) Attestations(ctx context.Context, repositoryID string) (out []AttestationInfo, err error) {
+	err = s.view(ctx, "list the attestations", func(r store.Reader) error {
+		out, err = attestations(ctx, r, repositoryID)
+		return err
+	})
+	return out, err
+}
+
+func attestations(ctx context.Context, r store.Reader, repositoryID string) ([]AttestationInfo, error) {
+	rows, err := store.All(func(p store.Page) ([]store.Row[store.Attestation], error) {
+		return r.Attestations(ctx, repositoryID, p)
+	})
+	if err != nil {
+		return nil, err
+	}
+	ends := map[int64]Revocation{}
+	err = store.Each(func(p store.Page) ([]store.Row[store.AttestationRevocation], error) {
+		return r.AttestationRevocations(ctx, repositoryID, p)
+	}, func(row store.Row[store.AttestationRevocation]) error {
+		ends[row.Value.Attestation] = Revocation{row.Position, row.RecordedAt, row.Value.By}
+		return nil
+	})
+	out := make([]AttestationInfo, 0, len(rows))
+	for _, row := range rows {
+		out = append(out, AttestationInfo{row.Value, row.Position, row.RecordedAt, ends[row.Position]})
+	}
+	return out, err
+}
+
+func (q AttestQuery) what() string { return fmt.Sprintf("attest the check %q", clip(q.CheckID)) }
+
+func (s *Service) attestable(ctx context.Context, r store.Reader, q AttestQuery) (Attestable, error) {
+	refused := func(why, hint string) error { return problem.New(problem.Refused, q.what(), why, hint) }
+	unpinned := func(why string) error {
+		return problem.New(problem.Unfilled, q.what(), "the check as accepted is not pinned: "+why, "run: "+allowlist.PinCommand)
+	}
+	const look = "look at the worktree's with `striatum policy show`, then accept it"
+	policy, found, err := acceptedPolicy(ctx, r, q.RepositoryID)
+	switch {
+	case err != nil:
+		return Attestable{}, err
+	case !found:
+		return Attestable{}, refused("no policy is accepted for this repository", look)
+	}
+	intent, _, err := policy.Files.Intent()
+	if err != nil {
+		return Attestable{}, fmt.Errorf("%w: the accepted policy: %w", store.ErrCorrupt, err)
+	}
+	if _, _, ok := intent.Entry(q.CheckID); !ok {
+		return Attestable{}, refused("the accepted policy has no such external check", look)
+	}
+	if len(q.Pins) == 0 {
+		return Attestable{}, unpinned("there are no pins of this host")
+	}
+	pins, lane, err := trustedPins(ctx, r, q)
+	if err != nil {
+		return Attestable{}, err
+	}
+	rows, err := allowlist.Join(intent, &pins, nil, pins.HostFingerprint)
+	if err != nil {
+		return Attestable{}, err
+	}
+	row := rows[slices.IndexFunc(rows, func(r allowlist.Row) bool { return r.Entry.ID == q.CheckID })]
+	if row.Unpinned != nil {
+		return Attestable{}, unpinned(row.Unpinned.Why)
+	}
+	a := Attestable{Entry: row.Entry, Pin: row.Pin, Stops: s.stops(row.Entry, lane)}
+	a.Document = AttestationDocument{AttestationSchemaVersion, q.RepositoryID, q.CheckID, row.CheckDigest, row.Pin.ClosureSHA256}
+	if a.Digest, err = a.Document.Digest(); err != nil {
+		return Attestable{}, err
+	}
+	required, _, err := policy.Files.Requirements()
+	if err != nil {
+		return Attestable{}, fmt.Errorf("%w: the accepted policy: %w", store.ErrCorrupt, err)
+	}
+	for _, c := range required {
+		if c.CheckID == q.CheckID {
+			a.Claims = append(a.Claims, c.ClaimID)
+		}
+	}
+	return a, compareAttested(ctx, r, &a)
+}
+
+// trustedPins opens the query's pins and returns the lane that signed them.
+func trustedPins(ctx context.Context, r store.Reader, q AttestQuery) (allowlist.Pins, gate.Lane, error) {
+	const again = "pins are never written by hand: remove the file and run: " + allowlist.PinCommand
+	ring, err := keyring(ctx, r)
+	if err != nil {
+		return allowlist.Pins{}, gate.Lane{}, err
+	}
+	pins, err := allowlist.ParsePins(q.Pins, ring)
+	if err != nil {
+		return allowlist.Pins{}, gate.Lane{}, problem.Wrap(problem.Refused, err, q.what(), again)
+	}
+	lanes, err := gateLanes(ctx, r)
+	if err != nil || len(pins.Checks) == 0 {
+		return pins, gate.Lane{}, err
+	}
+	by := lanes[slices.IndexFunc(lanes, func(l gate.Lane) bool { return l.KeyID == pins.Checks[0].ObservedBy })]
+	if by.Kind != gate.NotRevoked {
+		return allowlist.Pins{}, gate.Lane{}, problem.New(problem.Refused, q.what(), fmt.Sprintf("the key of lane %q, which signed the pins, was revoked", by.LaneID), again)
+	}
+	return pins, by, nil
+}
+
+// stops says what keeps claims that rest on e at ASSERTED.
+func (s *Service) stops(e allowlist.Entry, lane gate.Lane) []Stop {
+	var out []Stop
+	for _, stop := range e.Stops() {
+		out = append(out, Stop{gate.Code(stop.Code), stop.Sentence})
+	}
+	if lane.Class != seal.ClassIsolated {
+		out = append(out, Stop{gate.LaneNotIsolated, fmt.Sprintf("lane %q, which saw these bytes, is shared: whoever runs it can read its key", lane.LaneID)})
+	}
+	if s.cfg.StoreClass != seal.ClassIsolated {
+		out = append(out, Stop{gate.StoreNotIsolated, "this store is writable by whoever runs striatum"})
+	}
+	return out
+}
+
+// keepAttested keeps the bytes behind the two digests, by which the next
+// attestation of the check finds them to compare.
+func keepAttested(ctx context.Context, w store.Writer, a Attestable) error {
+	e := a.Entry
+	e.Description = ""
+	for _, v := range []any{e, a.Pin.Closure} {
+		data, err := seal.Canonical(v)
+		if err != nil {
+			return fmt.Errorf("keep what is attested: %w", err)
+		}
+		if _, err := w.PutBlob(ctx, data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compareAttested fills in what is attested already of a's check.
+func compareAttested(ctx context.Context, r store.Reader, a *Attestable) error {
+	all, err := attestations(ctx, r, a.Document.RepositoryID)
+	if err != nil {
+		return err
+	}
+	for _, was := range all {
+		switch {
+		case !was.Active() || was.CheckID != a.Document.CheckID:
+		case was.CheckDigest == a.Document.CheckDigest && was.ClosureSHA256 == a.Document.ClosureSHA256:
+			a.Active = &was
+		default:
+			a.Before = &was
+		}
+	}
+	if a.Before == nil {
+		return nil
+	}
+	var entry allowlist.Entry
+	if found, err := readJSON(ctx, r, a.Before.CheckDigest, &entry); err != nil {
+		return err
+	} else if found {
+		a.BeforeEntry = &entry
+	}
+	_, err = readJSON(ctx, r, a.Before.ClosureSHA256, &a.BeforeClosure)
+	return err
+}
+
+// readJSON reads the blob with that digest into v, if there is one.
+func readJSON(ctx context.Context, r store.Reader, digest string, v any) (found bool, err error) {
+	data, err := r.Blob(ctx, digest)
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if err := seal.Decode(data, v, seal.Limits{Bytes: allowlist.MaxPinsBytes, Depth: allowlist.MaxDepth}); err != nil {
+		return false, fmt.Errorf("%w: what was attested: %w", store.ErrCorrupt, err)
+	}
+	return true, nil
+}
