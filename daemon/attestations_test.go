@@ -362,6 +362,9 @@ func TestGateReadsAttestationsFromTheStore(t *testing.T) {
 	}
 	first := run(1, receipt.FirstPrevSeal, "python 3.11")
 	want("pinned", gate.RungPinnedUnattested, gate.AttestationMissing)
+	if fix := c.gate(c.query()).Claims[0].Bases[0].Fix; fix != "striatum verifier attest --pin schema" {
+		t.Errorf("the fix is %q", fix)
+	}
 	c.attest(c.asked("python 3.11"))
 	want("attested after the run", gate.RungAttested, "")
 	_, err := c.RevokeAttestation(c.Context(), operator(), repoID, "schema", 0)

@@ -3,6 +3,7 @@ package gate
 import (
 	"strings"
 
+	"striatum/allowlist"
 	"striatum/receipt"
 	"striatum/seal"
 )
@@ -209,12 +210,15 @@ func (j *judge) askTrustInBytes(r *receipt.Receipt) {
 	if j.req.WeakerThanBuiltin {
 		j.add(WeakerThanBuiltin, noCommand, "a builtin+toolchain check covers what this external check does: name that one in the workflow")
 	}
-	closure := closureOf(r)
+	closure, fix := closureOf(r), noCommand
+	if r.Check.Kind == receipt.External {
+		fix = allowlist.AttestCommand(j.req.CheckID)
+	}
 	switch j.attestation(r) { //nolint:exhaustive // attestation gives these two or none
 	case AttestationMissing:
-		j.add(AttestationMissing, noCommand, "no operator attested the bytes %s for this check; this version has no command for it", closure)
+		j.add(AttestationMissing, fix, "no operator attested the bytes %s for this check", closure)
 	case AttestationRevoked:
-		j.add(AttestationRevoked, noCommand, "the attestation of the bytes %s for this check was revoked", closure)
+		j.add(AttestationRevoked, fix, "the attestation of the bytes %s for this check was revoked", closure)
 	}
 }
 

@@ -1,8 +1,10 @@
 package verifier_test
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,16 +13,27 @@ import (
 
 // TestExternalCheckFromTemplateToGreen walks an entry of the intent through the
 // command that people run: refused while it is unfilled or unpinned, pinned, run,
-// and read; then with an edited script and an edited pins file.
+// read and attested; then with an edited script and an edited pins file.
 func TestExternalCheckFromTemplateToGreen(t *testing.T) {
 	c := buildCommand(t)
 	root := testenv.Tree(t, checkSchema)
-	step := func(want int, says string, args ...string) {
+	step := func(want int, says string, args ...string) string {
 		t.Helper()
 		out, said, code := c.run(t, root, args...)
 		if code != want || !strings.Contains(out+said, says) {
 			t.Fatalf("striatum %s: exit %d, want %d and %q:\n%s%s", strings.Join(args, " "), code, want, says, out, said)
 		}
+		return out
+	}
+	digest := func(out string) (digest string) {
+		t.Helper()
+		var object struct {
+			Digest string `json:"digest"`
+		}
+		if err := json.Unmarshal([]byte(out), &object); err != nil {
+			t.Fatal(err)
+		}
+		return object.Digest
 	}
 	pin := []string{"verifier", "pin", "--host-here"}
 	step(0, "", "workflow", "generate", "--shape", "verification_gate", "--check", "schema", "--write")
@@ -38,6 +51,22 @@ func TestExternalCheckFromTemplateToGreen(t *testing.T) {
 	step(0, "verified_eligible", "verifier", "run", "--check", "schema")
 	step(0, "ASSERTED   green", "gate", "read")
 
+	operator := func(args ...string) []string { return slices.Concat(args, []string{"--token-file", c.token()}) }
+	read, attest := []string{"gate", "read", "-v"}, []string{"verifier", "attest", "--pin", "schema"}
+	policy := digest(step(0, "", "policy", "show", "--output", "json"))
+	step(0, "accepted policy", operator("policy", "accept", "--digest", policy)...)
+	step(0, "attestation_missing", read...)
+	step(2, "--digest", attest...)
+	attest = append(attest, "--digest", digest(step(2, "", append(attest, "--output", "json")...)))
+	step(3, "may not do that", attest...)
+	step(0, "attested schema", operator(attest...)...)
+	if out := step(0, "ASSERTED   green", read...); strings.Contains(out, "attestation_") || !strings.Contains(out, "store_not_isolated") {
+		t.Errorf("attested:\n%s", out)
+	}
+	step(0, "revoked", operator("verifier", "attest", "--revoke", "schema")...)
+	step(0, "attestation_revoked", read...)
+	step(0, "attested schema", operator(attest...)...)
+
 	script, err := os.ReadFile(filepath.Join(root, "tools/check.py"))
 	if err != nil {
 		t.Fatal(err)
@@ -48,8 +77,11 @@ func TestExternalCheckFromTemplateToGreen(t *testing.T) {
 	step(3, "the definition in the tree was", pin...)
 	step(0, "wrote", append(pin, "--force")...)
 	step(0, "verified_eligible", "verifier", "run", "--check", "schema")
+	step(0, "attestation_missing", read...)
+	step(3, "not "+attest[len(attest)-1], operator(attest...)...)
 
 	files, err := filepath.Glob(filepath.Join(root, "verification/allowlist.pins.*.json"))
+	files = slices.DeleteFunc(files, func(f string) bool { return strings.HasSuffix(f, ".attest.json") })
 	if err != nil || len(files) != 1 {
 		t.Fatalf("got %q, %v", files, err)
 	}

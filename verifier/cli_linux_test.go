@@ -30,14 +30,21 @@ func buildCommand(t *testing.T) command {
 	if err := os.Link(testenv.Init(t), filepath.Join(dir, "striatum-init")); err != nil {
 		t.Fatal(err)
 	}
-	if _, said, code := c.run(t, dir, "init"); code != 0 {
+	token, said, code := c.run(t, dir, "init")
+	if code != 0 {
 		t.Fatalf("init: %d: %s", code, said)
+	}
+	if err := os.WriteFile(c.token(), []byte(token), 0o600); err != nil {
+		t.Fatal(err)
 	}
 	if out, err := exec.CommandContext(t.Context(), "cp", "-al", filepath.Join(l.dir, "cache"), filepath.Join(c.home, "lane")).CombinedOutput(); err != nil {
 		t.Fatalf("copy the cache layer: %v: %s", err, out)
 	}
 	return c
 }
+
+// token is the file with the operator token.
+func (c command) token() string { return filepath.Join(filepath.Dir(c.path), "token") }
 
 func (c command) run(t *testing.T, dir string, args ...string) (stdout, stderr string, code int) {
 	t.Helper()

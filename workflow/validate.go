@@ -190,11 +190,7 @@ func (r *rules) intentForbidden() {
 }
 
 // FloorHint names the ways out of a floor that plain builtins cannot reach.
-const FloorHint = `set the floor to "asserted": VERIFIED takes an external check, or "builtin+toolchain:go-test" and its kin, whose bytes an operator pinned and attested` + NotYet
-
-// NotYet ends a hint that names what this version cannot do. A test holds it
-// against the commands that there are.
-const NotYet = " (not in this version)"
+const FloorHint = `set the floor to "asserted": VERIFIED takes an external check, or "builtin+toolchain:go-test" and its kin, whose bytes an operator attested, and an isolated lane and store, which this version does not have`
 
 // floor: a plain builtin stops at ASSERTED, so its claim never reaches the
 // floor verified and the gate could never be green.

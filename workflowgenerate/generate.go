@@ -66,8 +66,8 @@ func (e *FloorError) Error() string {
 
 // Hint names both ways out.
 func (e *FloorError) Hint() string {
-	return "name an external check instead (--check ID, then fill its entry, striatum verifier pin --host-here, striatum verifier attest --pin ID" + workflow.NotYet + "), or opt in to a pinned toolchain (--check " +
-		strings.Join(twins(e.Builtins), " --check ") + "); or keep --gate-floor asserted"
+	return "name an external check instead (--check ID, then fill its entry, striatum verifier pin --host-here, striatum verifier attest --pin ID), or opt in to a pinned toolchain (--check " +
+		strings.Join(twins(e.Builtins), " --check ") + "); or keep --gate-floor asserted: without an isolated lane and store, which this version does not have, nothing reads VERIFIED"
 }
 
 // twins are the toolchain twins of plain builtins, or all there are.

@@ -21,7 +21,7 @@ func main() {
 	f := &cli.Factory{
 		Streams: cli.Streams{
 			In: os.Stdin, Out: os.Stdout, Err: os.Stderr,
-			ErrIsTerminal: term.IsTerminal(int(os.Stderr.Fd())),
+			ErrIsTerminal: term.IsTerminal(int(os.Stderr.Fd())), InIsTerminal: term.IsTerminal(int(os.Stdin.Fd())),
 		},
 		Getenv: os.Getenv,
 		Getwd:  os.Getwd,

@@ -27,8 +27,9 @@ type Streams struct {
 	In  io.Reader
 	Out io.Writer
 	Err io.Writer
-	// ErrIsTerminal says whether progress may be drawn on Err.
-	ErrIsTerminal bool
+	// ErrIsTerminal says whether progress may be drawn on Err, and with
+	// InIsTerminal whether a question may be asked there.
+	ErrIsTerminal, InIsTerminal bool
 }
 
 // Factory carries what commands take from the process. Its fields are plain

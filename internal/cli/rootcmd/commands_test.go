@@ -16,23 +16,7 @@ import (
 
 	"striatum/internal/cli"
 	"striatum/internal/cli/rootcmd"
-	"striatum/workflow"
 )
-
-// planned are commands that texts name, with workflow.NotYet behind them, before
-// they are there.
-var planned = []string{"verifier attest"}
-
-func TestPlannedCommandsAreNotThereYet(t *testing.T) {
-	for _, name := range planned {
-		if cmd, _ := find(rootcmd.New(&cli.Factory{}), strings.Fields(name)); !cmd.HasSubCommands() {
-			t.Errorf("%q is a command now: take it off this list, and workflow.NotYet from the texts that name it", name)
-		}
-	}
-	if !strings.HasSuffix(workflow.FloorHint, workflow.NotYet) {
-		t.Errorf("%q does not say that it is not in this version", workflow.FloorHint)
-	}
-}
 
 // marks begin the bytes of formats and are no commands.
 var marks = []string{"stat", "mutation"}
@@ -81,7 +65,7 @@ func TestEveryCommandThatATextNamesIsThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"striatum verifier run", "striatum gate read", "striatum policy accept", "striatum receipt explain", "striatum doctor"} {
+	for _, want := range []string{"striatum verifier run", "striatum gate read", "striatum policy accept", "striatum receipt explain", "striatum doctor", "striatum verifier attest"} {
 		if !found[want] {
 			t.Errorf("no text that names %q was found: this test does not see what it should", want)
 		}
@@ -106,9 +90,6 @@ func unknown(root *cobra.Command, words []string, found map[string]bool) string 
 	cmd, words := find(root, words)
 	if cmd.HasSubCommands() {
 		if cmd == root && len(words) > 0 && slices.Contains(marks, words[0]) {
-			return ""
-		}
-		if len(words) > 0 && slices.Contains(planned, strings.TrimPrefix(cmd.CommandPath()+" "+words[0], "striatum ")) {
 			return ""
 		}
 		return "there is no such command"
