@@ -66,12 +66,12 @@ func (w Writer) author() string {
 func (w Writer) validate() error {
 	switch w.Principal {
 	case Session, Lane, Operator:
-		if !namePattern.MatchString(w.Name) {
+		if !validName(w.Name) {
 			return fmt.Errorf("%w: a %s needs a name, and %q is none", ErrNotAllowed, w.Principal, clip(w.Name))
 		}
 		return nil
 	case Local:
-		if w.Name != "" && !namePattern.MatchString(w.Name) {
+		if w.Name != "" && !validName(w.Name) {
 			return fmt.Errorf("%w: %q is not a name", ErrNotAllowed, clip(w.Name))
 		}
 		return nil
