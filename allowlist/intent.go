@@ -259,13 +259,22 @@ func (c *NegativeControl) UnmarshalJSON(data []byte) error {
 	return decode(o.Mutation, &c.Mutations)
 }
 
-// Digest returns the check digest: lower-case hex SHA-256 of the canonical
-// JSON of the entry without its description.
-func (e Entry) Digest() (string, error) {
+// Document returns what the check digest is of: the canonical JSON of the entry
+// without its description.
+func (e Entry) Document() ([]byte, error) {
 	e.Description = ""
 	data, err := seal.Canonical(e)
 	if err != nil {
-		return "", fmt.Errorf("digest of entry %q: %w", e.ID, err)
+		return nil, fmt.Errorf("encode entry %q: %w", e.ID, err)
+	}
+	return data, nil
+}
+
+// Digest returns the check digest: lower-case hex SHA-256 of Document.
+func (e Entry) Digest() (string, error) {
+	data, err := e.Document()
+	if err != nil {
+		return "", err
 	}
 	return seal.SHA256Hex(data), nil
 }

@@ -11,6 +11,7 @@ import (
 	"striatum/internal/problem"
 	"striatum/seal"
 	"striatum/store"
+	"striatum/workflow"
 )
 
 // AttestationSchemaVersion marks the document whose digest an operator names to
@@ -63,13 +64,15 @@ type AttestQuery struct {
 	Pins         []byte
 }
 
-// Attestable is what an attestation would be about. The entry is the accepted
-// policy's, the pin is one of exactly this entry.
+// Attestable is what an attestation would be about. The definition is the accepted
+// policy's: canonical JSON, whose SHA-256 is the check digest. The pin is one of
+// exactly this definition.
 type Attestable struct {
-	Entry    allowlist.Entry
-	Pin      allowlist.Pin
-	Document AttestationDocument
-	Digest   string
+	Definition  []byte
+	Description string // of the check, in its author's words
+	Pin         allowlist.Pin
+	Document    AttestationDocument
+	Digest      string
 	// Claims are those of the accepted policy that rest on the check. Stops say
 	// why none of them reads VERIFIED all the same.
 	Claims []string
@@ -77,10 +80,10 @@ type Attestable struct {
 	// Active is the attestation that says this already, Before the last active
 	// one that says something else of a check with this id; nil: none.
 	Active, Before *AttestationInfo
-	// BeforeEntry and BeforeClosure are what Before was about; nil where the
+	// BeforeDefinition and BeforeClosure are what Before was about; nil where the
 	// store knows their digests only.
-	BeforeEntry   *allowlist.Entry
-	BeforeClosure []allowlist.ClosurePart
+	BeforeDefinition []byte
+	BeforeClosure    []allowlist.ClosurePart
 }
 
 // Stop is a basis that keeps a claim at ASSERTED whatever is attested.
@@ -213,12 +216,12 @@ func (s *Service) attestable(ctx context.Context, r store.Reader, q AttestQuery)
 	case !found:
 		return Attestable{}, refused("no policy is accepted for this repository", look)
 	}
-	intent, _, err := policy.Files.Intent()
+	c, found, err := policy.Files.attestable(q.CheckID)
 	if err != nil {
 		return Attestable{}, fmt.Errorf("%w: the accepted policy: %w", store.ErrCorrupt, err)
 	}
-	if _, _, ok := intent.Entry(q.CheckID); !ok {
-		return Attestable{}, refused("the accepted policy has no such external check", look)
+	if !found {
+		return Attestable{}, refused("the accepted policy has no such external or builtin+toolchain check", look)
 	}
 	if len(q.Pins) == 0 {
 		return Attestable{}, unpinned("there are no pins of this host")
@@ -227,16 +230,16 @@ func (s *Service) attestable(ctx context.Context, r store.Reader, q AttestQuery)
 	if err != nil {
 		return Attestable{}, err
 	}
-	rows, err := allowlist.Join(intent, &pins, nil, pins.HostFingerprint)
-	if err != nil {
-		return Attestable{}, err
+	if c.unfilled {
+		return Attestable{}, unpinned("the entry is an unfilled template")
 	}
-	row := rows[slices.IndexFunc(rows, func(r allowlist.Row) bool { return r.Entry.ID == q.CheckID })]
-	if row.Unpinned != nil {
-		return Attestable{}, unpinned(row.Unpinned.Why)
+	digest := seal.SHA256Hex(c.definition)
+	pin, why := allowlist.PinFor(&pins, pins.HostFingerprint, q.CheckID, digest, c.argv)
+	if why != "" {
+		return Attestable{}, unpinned(why)
 	}
-	a := Attestable{Entry: row.Entry, Pin: row.Pin, Stops: s.stops(row.Entry, lane)}
-	a.Document = AttestationDocument{AttestationSchemaVersion, q.RepositoryID, q.CheckID, row.CheckDigest, row.Pin.ClosureSHA256}
+	a := Attestable{Definition: c.definition, Description: c.description, Pin: pin, Stops: s.stops(c.stops, lane)}
+	a.Document = AttestationDocument{AttestationSchemaVersion, q.RepositoryID, q.CheckID, digest, pin.ClosureSHA256}
 	if a.Digest, err = a.Document.Digest(); err != nil {
 		return Attestable{}, err
 	}
@@ -250,6 +253,43 @@ func (s *Service) attestable(ctx context.Context, r store.Reader, q AttestQuery)
 		}
 	}
 	return a, compareAttested(ctx, r, &a)
+}
+
+// attestable is a check whose bytes can be attested.
+type attestable struct {
+	definition  []byte
+	description string
+	argv        []string
+	unfilled    bool
+	stops       []allowlist.Stop
+}
+
+// attestable finds the check among f: one of the workflow with a pinned toolchain,
+// or an entry of the intent.
+func (f Files) attestable(checkID string) (c attestable, found bool, err error) {
+	w, _, err := f.Workflow()
+	if err != nil {
+		return c, false, err
+	}
+	for _, check := range w.Checks() {
+		if check.CheckID() == checkID && workflow.ToolchainBuiltin(check.Uses) {
+			b, _ := workflow.LookupBuiltin(check.Uses)
+			c.argv = b.Argv()
+			c.definition, err = check.Document()
+			return c, true, err
+		}
+	}
+	intent, _, err := f.Intent()
+	if err != nil {
+		return c, false, err
+	}
+	entry, pointer, found := intent.Entry(checkID)
+	if !found {
+		return c, false, nil
+	}
+	c = attestable{description: entry.Description, argv: entry.Argv.Words, unfilled: len(entry.UnfilledAt(pointer)) > 0, stops: entry.Stops()}
+	c.definition, err = entry.Document()
+	return c, true, err
 }
 
 // trustedPins opens the query's pins and returns the lane that signed them.
@@ -274,10 +314,10 @@ func trustedPins(ctx context.Context, r store.Reader, q AttestQuery) (allowlist.
 	return pins, by, nil
 }
 
-// stops says what keeps claims that rest on e at ASSERTED.
-func (s *Service) stops(e allowlist.Entry, lane gate.Lane) []Stop {
+// stops says what keeps claims that rest on a check at ASSERTED.
+func (s *Service) stops(own []allowlist.Stop, lane gate.Lane) []Stop {
 	var out []Stop
-	for _, stop := range e.Stops() {
+	for _, stop := range own {
 		out = append(out, Stop{gate.Code(stop.Code), stop.Sentence})
 	}
 	if lane.Class != seal.ClassIsolated {
@@ -292,13 +332,11 @@ func (s *Service) stops(e allowlist.Entry, lane gate.Lane) []Stop {
 // keepAttested keeps the bytes behind the two digests, by which the next
 // attestation of the check finds them to compare.
 func keepAttested(ctx context.Context, w store.Writer, a Attestable) error {
-	e := a.Entry
-	e.Description = ""
-	for _, v := range []any{e, a.Pin.Closure} {
-		data, err := seal.Canonical(v)
-		if err != nil {
-			return fmt.Errorf("keep what is attested: %w", err)
-		}
+	closure, err := seal.Canonical(a.Pin.Closure)
+	if err != nil {
+		return fmt.Errorf("keep what is attested: %w", err)
+	}
+	for _, data := range [][]byte{a.Definition, closure} {
 		if _, err := w.PutBlob(ctx, data); err != nil {
 			return err
 		}
@@ -324,27 +362,24 @@ func compareAttested(ctx context.Context, r store.Reader, a *Attestable) error {
 	if a.Before == nil {
 		return nil
 	}
-	var entry allowlist.Entry
-	if found, err := readJSON(ctx, r, a.Before.CheckDigest, &entry); err != nil {
+	if a.BeforeDefinition, err = blob(ctx, r, a.Before.CheckDigest); err != nil {
 		return err
-	} else if found {
-		a.BeforeEntry = &entry
 	}
-	_, err = readJSON(ctx, r, a.Before.ClosureSHA256, &a.BeforeClosure)
-	return err
+	closure, err := blob(ctx, r, a.Before.ClosureSHA256)
+	if err != nil || closure == nil {
+		return err
+	}
+	if err := seal.Decode(closure, &a.BeforeClosure, seal.Limits{Bytes: allowlist.MaxPinsBytes, Depth: allowlist.MaxDepth}); err != nil {
+		return fmt.Errorf("%w: what was attested: %w", store.ErrCorrupt, err)
+	}
+	return nil
 }
 
-// readJSON reads the blob with that digest into v, if there is one.
-func readJSON(ctx context.Context, r store.Reader, digest string, v any) (found bool, err error) {
+// blob reads the bytes with that digest; nil if the store does not have them.
+func blob(ctx context.Context, r store.Reader, digest string) ([]byte, error) {
 	data, err := r.Blob(ctx, digest)
 	if errors.Is(err, store.ErrNotFound) {
-		return false, nil
+		return nil, nil
 	}
-	if err != nil {
-		return false, err
-	}
-	if err := seal.Decode(data, v, seal.Limits{Bytes: allowlist.MaxPinsBytes, Depth: allowlist.MaxDepth}); err != nil {
-		return false, fmt.Errorf("%w: what was attested: %w", store.ErrCorrupt, err)
-	}
-	return true, nil
+	return data, err
 }

@@ -231,8 +231,8 @@ func TestNothingElseIsAttested(t *testing.T) {
 		words  string
 	}{
 		"another repository":   {func(q *daemon.AttestQuery) { q.RepositoryID = "repo-2" }, problem.Refused, "no policy is accepted"},
-		"a check of no policy": {func(q *daemon.AttestQuery) { q.CheckID = "lint" }, problem.Refused, "no such external check"},
-		"a builtin":            {func(q *daemon.AttestQuery) { q.CheckID = "builtin:go-test" }, problem.Refused, "no such external check"},
+		"a check of no policy": {func(q *daemon.AttestQuery) { q.CheckID = "lint" }, problem.Refused, "no such external or builtin+toolchain check"},
+		"a builtin":            {func(q *daemon.AttestQuery) { q.CheckID = "builtin:go-test" }, problem.Refused, "no such external or builtin+toolchain check"},
 		"no pins":              {func(q *daemon.AttestQuery) { q.Pins = nil }, problem.Unfilled, "no pins of this host"},
 		"pins by hand":         {func(q *daemon.AttestQuery) { q.Pins = []byte(`{"checks":[]}`) }, problem.Refused, ""},
 		"altered pins":         {func(q *daemon.AttestQuery) { q.Pins = bytes.Replace(q.Pins, []byte("ey"), []byte("eX"), 1) }, problem.Refused, ""},
@@ -292,7 +292,7 @@ func TestAttestableSaysWhatAnOperatorMustKnow(t *testing.T) {
 	c := newExternal(t)
 	a, err := c.Attestable(c.Context(), c.asked("python 3.11"))
 	c.must(err)
-	if !slices.Equal(a.Claims, []string{"schema-holds"}) || a.Active != nil || a.Before != nil || a.Entry.Description == "" {
+	if !slices.Equal(a.Claims, []string{"schema-holds"}) || a.Active != nil || a.Before != nil || a.Description == "" {
 		t.Errorf("got %+v", a)
 	}
 	codes := func(a daemon.Attestable) (out []gate.Code) {
@@ -314,8 +314,8 @@ func TestAttestableSaysWhatAnOperatorMustKnow(t *testing.T) {
 	c.accept(intentOf(schema, `"mutation_of": "."`, `"mutation_of": "fixtures"`, "schema/a.json", "a.json"))
 	a, err = c.Attestable(c.Context(), c.asked("python 3.12"))
 	c.must(err)
-	if a.Active != nil || a.Before == nil || a.Before.Position != first || a.BeforeEntry.NegativeControl.MutationOf != "." {
-		t.Errorf("an entry that changed: got %+v, %+v", a.Before, a.BeforeEntry)
+	if a.Active != nil || a.Before == nil || a.Before.Position != first || !strings.Contains(string(a.BeforeDefinition), `"mutation_of":"."`) {
+		t.Errorf("an entry that changed: got %+v, %+v", a.Before, string(a.BeforeDefinition))
 	}
 	if diff := cmp.Diff(was.Closure, a.BeforeClosure); diff != "" {
 		t.Error(diff)
@@ -329,7 +329,7 @@ func TestAttestableSaysWhatAnOperatorMustKnow(t *testing.T) {
 		return err
 	}))
 	a, err = c.Attestable(c.Context(), c.asked("python 3.12"))
-	if err != nil || a.Before == nil || a.Before.ClosureSHA256 != "y" || a.BeforeEntry != nil || a.BeforeClosure != nil {
+	if err != nil || a.Before == nil || a.Before.ClosureSHA256 != "y" || a.BeforeDefinition != nil || a.BeforeClosure != nil {
 		t.Errorf("got %+v, %v", a.Before, err)
 	}
 }
@@ -403,4 +403,50 @@ func TestUnreachableStoreIsNeverSuccess(t *testing.T) {
 		_, err := svc.RevokeAttestation(t.Context(), operator(), repoID, "schema", 0)
 		return err
 	})
+}
+
+// TestAToolchainIsAttested: a builtin+toolchain check of the accepted workflow is
+// attested as an entry of the intent is; a plain builtin is not.
+func TestAToolchainIsAttested(t *testing.T) {
+	const uses = "builtin+toolchain:go-vet"
+	c := &checked{desk: newDesk(t).enrol(), files: daemon.Files{}, claim: "vet-is-clean"}
+	plan, err := workflowgenerate.Generate(workflowgenerate.Spec{Shape: "verification_gate", Checks: []string{uses, "builtin:go-build"}})
+	c.must(err)
+	for _, f := range plan.Files {
+		if f.Path == workflow.DefaultPath {
+			c.files[f.Path] = f.Data
+		}
+	}
+	_, digest, err := c.files.Document()
+	c.must(err)
+	c.must(c.AcceptPolicy(c.Context(), operator(), repoID, c.files, digest))
+	w, _, err := c.files.Workflow()
+	c.must(err)
+	pins := []allowlist.Pin{}
+	for _, check := range w.Checks() {
+		d, err := check.Digest()
+		c.must(err)
+		b, _ := workflow.LookupBuiltin(check.Uses)
+		p := allowlist.Pin{
+			ID: uses, CheckDigest: d, Argv: b.Argv(), ResolvedPath: "/usr/bin/go", BinarySHA256: receipttest.Digest("go"),
+			Closure:    []allowlist.ClosurePart{{Path: "/usr/bin/go", SHA256: receipttest.Digest("go"), Size: new(int64(2))}},
+			ObservedAt: "2026-05-04T03:02:01Z", ObservedBy: c.lane.Public().ID(), Posture: receipt.Posture{Facets: []receipt.Facet{}},
+		}
+		p.ClosureSHA256, err = allowlist.ClosureDigest(p.Closure)
+		c.must(err)
+		if check.Uses == uses {
+			pins = append(pins, p)
+		}
+	}
+	q := daemon.AttestQuery{RepositoryID: repoID, CheckID: uses, Pins: c.signPins(c.lane, pins...)}
+	c.attest(q)
+	a, err := c.Attestable(c.Context(), q)
+	c.must(err)
+	if a.Active == nil || !slices.Equal(a.Claims, []string{"vet-is-clean"}) || !strings.Contains(string(a.Definition), `"uses":"`+uses+`"`) {
+		t.Errorf("got %+v", a)
+	}
+	q.CheckID = "builtin:go-build"
+	if _, err := c.Attestable(c.Context(), q); problem.Of(err).Kind != problem.Refused {
+		t.Errorf("a plain builtin: %v", err)
+	}
 }

@@ -1,7 +1,6 @@
 package verifier_test
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,22 +18,9 @@ func TestExternalCheckFromTemplateToGreen(t *testing.T) {
 	root := testenv.Tree(t, checkSchema)
 	step := func(want int, says string, args ...string) string {
 		t.Helper()
-		out, said, code := c.run(t, root, args...)
-		if code != want || !strings.Contains(out+said, says) {
-			t.Fatalf("striatum %s: exit %d, want %d and %q:\n%s%s", strings.Join(args, " "), code, want, says, out, said)
-		}
-		return out
+		return c.step(t, root, want, says, args...)
 	}
-	digest := func(out string) (digest string) {
-		t.Helper()
-		var object struct {
-			Digest string `json:"digest"`
-		}
-		if err := json.Unmarshal([]byte(out), &object); err != nil {
-			t.Fatal(err)
-		}
-		return object.Digest
-	}
+	digest := func(out string) string { t.Helper(); return digestIn(t, out) }
 	pin := []string{"verifier", "pin", "--host-here"}
 	step(0, "", "workflow", "generate", "--shape", "verification_gate", "--check", "schema", "--write")
 	step(8, "/checks/0/argv", pin...)
@@ -95,4 +81,33 @@ func TestExternalCheckFromTemplateToGreen(t *testing.T) {
 	step(0, "wrote", append(pin, "--force")...)
 	put(t, root, "verification/allowlist.intent.json", strings.Replace(intent, "python3", "no-such-tool", 1))
 	step(7, "no such program", pin...)
+}
+
+// TestToolchainFromTemplateToAttested walks a builtin+toolchain check through the
+// command: refused while it is unpinned, pinned, run, attested and read.
+func TestToolchainFromTemplateToAttested(t *testing.T) {
+	c := buildCommand(t)
+	root := testenv.Tree(t, good)
+	const id = "builtin+toolchain:go-build"
+	step := func(want int, says string, args ...string) string {
+		t.Helper()
+		return c.step(t, root, want, says, args...)
+	}
+	step(0, "", "workflow", "generate", "--shape", "verification_gate", "--check", id, "--write")
+	step(8, "striatum verifier pin --host-here", "workflow", "validate", "verification/workflow.json")
+	step(8, "striatum verifier pin --host-here", "verifier", "run", "--all")
+	step(0, "wrote", "verifier", "pin", "--host-here")
+	step(0, "as they were", "verifier", "pin", "--host-here")
+	step(0, "valid", "workflow", "validate", "verification/workflow.json")
+	step(0, "verified_eligible", "verifier", "run", "--all")
+	policy := digestIn(t, step(0, "", "policy", "show", "--output", "json"))
+	step(0, "accepted policy", "policy", "accept", "--digest", policy, "--token-file", c.token())
+	read := []string{"gate", "read", "-v"}
+	step(0, "attestation_missing", read...)
+	attest := []string{"verifier", "attest", "--pin", id}
+	attest = append(attest, "--digest", digestIn(t, step(2, `"uses": "`+id+`"`, append(attest, "--output", "json")...)))
+	step(0, "attested "+id, append(attest, "--token-file", c.token())...)
+	if out := step(0, "ASSERTED   green", read...); strings.Contains(out, "attestation_") || strings.Contains(out, "builtin_cap") || !strings.Contains(out, "store_not_isolated") {
+		t.Errorf("attested:\n%s", out)
+	}
 }

@@ -2,6 +2,7 @@ package verifier_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -58,6 +59,28 @@ func (c command) run(t *testing.T, dir string, args ...string) (stdout, stderr s
 		}
 	}
 	return out.String(), said.String(), cmd.ProcessState.ExitCode()
+}
+
+// step runs the command, which must end with a code and say something.
+func (c command) step(t *testing.T, dir string, want int, says string, args ...string) (stdout string) {
+	t.Helper()
+	out, said, code := c.run(t, dir, args...)
+	if code != want || !strings.Contains(out+said, says) {
+		t.Fatalf("striatum %s: exit %d, want %d and %q:\n%s%s", strings.Join(args, " "), code, want, says, out, said)
+	}
+	return out
+}
+
+// digestIn is the digest of a JSON object that the command printed.
+func digestIn(t *testing.T, out string) string {
+	t.Helper()
+	var object struct {
+		Digest string `json:"digest"`
+	}
+	if err := json.Unmarshal([]byte(out), &object); err != nil {
+		t.Fatal(err)
+	}
+	return object.Digest
 }
 
 // TestHostileTestsLeaveNothingBehindTheCommand runs the command on tests that

@@ -121,13 +121,13 @@ func (p parameters) given() []string {
 // check's digest is its intent entry's.
 var ErrNotBuiltin = errors.New("not a known builtin")
 
-// Digest returns the check digest of a builtin: lower-case hex SHA-256 of the
-// canonical JSON of uses, parameters and builtin revision. The error is
-// ErrNotBuiltin for an external check or an unknown builtin.
-func (c CheckRef) Digest() (string, error) {
+// Document returns what the check digest of a builtin is of: the canonical JSON of
+// uses, parameters and builtin revision. The error is ErrNotBuiltin for an
+// external check or an unknown builtin.
+func (c CheckRef) Document() ([]byte, error) {
 	b, ok := LookupBuiltin(c.Uses)
 	if !ok {
-		return "", fmt.Errorf("digest of check %q: %w", c.CheckID(), ErrNotBuiltin)
+		return nil, fmt.Errorf("encode check %q: %w", c.CheckID(), ErrNotBuiltin)
 	}
 	data, err := seal.Canonical(struct {
 		Uses       string     `json:"uses"`
@@ -135,7 +135,17 @@ func (c CheckRef) Digest() (string, error) {
 		Revision   int        `json:"builtin_revision"`
 	}{c.Uses, c.parameters(), b.Revision})
 	if err != nil {
-		return "", fmt.Errorf("digest of check %q: %w", c.CheckID(), err)
+		return nil, fmt.Errorf("encode check %q: %w", c.CheckID(), err)
+	}
+	return data, nil
+}
+
+// Digest returns the check digest of a builtin: lower-case hex SHA-256 of
+// Document, whose errors it has.
+func (c CheckRef) Digest() (string, error) {
+	data, err := c.Document()
+	if err != nil {
+		return "", err
 	}
 	return seal.SHA256Hex(data), nil
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -20,6 +21,7 @@ import (
 	"striatum/internal/worktree"
 	"striatum/seal"
 	"striatum/store"
+	"striatum/workflow"
 )
 
 // maxTyped bounds the answer to a question.
@@ -41,15 +43,15 @@ func newAttest(f *cli.Factory) *cobra.Command {
 	var o attestOptions
 	cmd := &cobra.Command{
 		Use:   "attest --pin ID | --revoke ID | --list",
-		Short: "Stand behind the bytes of an external check, or take that back (operator)",
+		Short: "Stand behind the bytes of a pinned check, or take that back (operator)",
 		Long: `Attest records an operator's word that exactly the bytes which this host's pin of
 a check names may be trusted for exactly the check that the accepted policy has.
-It shows the entry, every part of the closure, what was attested of the check
+It shows the check, every part of the closure, what was attested of the check
 before, and which claims read higher. It then wants the digest of what it showed:
 with --digest, or typed in on a terminal as the check's id.
 
 An attestation counts for this repository, check and closure alone; an edited
-entry or other bytes need a new one. --revoke takes back every active attestation
+check or other bytes need a new one. --revoke takes back every active attestation
 of a check. What is attested stands in the store; the file beside the pins is a
 copy for people, which nothing reads.
 
@@ -156,8 +158,8 @@ func (o *attestOptions) execute(ctx context.Context, f *cli.Factory) (err error)
 // attest shows what would be attested and, given its digest, attests it.
 func (a *attester) attest(ctx context.Context, p daemon.Principal, o *attestOptions) error {
 	what := fmt.Sprintf("attest the check %q", o.pin)
-	if a.policy.Digest != "" && !a.sameIntent() {
-		return problem.New(problem.Refused, what, "the worktree's intent is not the accepted one", "look at the difference with `striatum policy show`; accept it, or undo it")
+	if a.policy.Digest != "" && !a.sameChecks() {
+		return problem.New(problem.Refused, what, "the worktree's workflow or intent is not the accepted one", "look at the difference with `striatum policy show`; accept it, or undo it")
 	}
 	pins, err := embedded.PinsFile(a.worktree.Path, a.intentPath, a.fingerprint)
 	if err != nil {
@@ -195,11 +197,12 @@ func (a *attester) attest(ctx context.Context, p daemon.Principal, o *attestOpti
 	return nil
 }
 
-// sameIntent reports whether the worktree's intent has the accepted bytes. One
-// that cannot be read has not.
-func (a *attester) sameIntent() bool {
+// sameChecks reports whether the worktree's workflow and intent have the accepted
+// bytes. What cannot be read has not.
+func (a *attester) sameChecks() bool {
 	here, err := embedded.PolicyFiles(a.worktree.Path)
-	return err == nil && bytes.Equal(here[a.intentPath], a.policy.Files[a.intentPath])
+	same := func(path string) bool { return bytes.Equal(here[path], a.policy.Files[path]) }
+	return err == nil && same(a.intentPath) && same(workflow.DefaultPath)
 }
 
 // confirm asks an operator on a terminal to type the check's id. Everybody else
@@ -267,24 +270,12 @@ func (a *attester) writeSidecar(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	var active []allowlist.Attestation
-	for _, x := range all {
-		if x.Active() {
-			active = append(active, allowlist.Attestation{CheckDigest: x.CheckDigest, ClosureSHA256: x.ClosureSHA256})
-		}
-	}
-	intent, _, err := a.policy.Files.Intent()
-	if err != nil {
-		return err
-	}
-	rows, err := allowlist.Join(intent, pins, active, a.fingerprint)
-	if err != nil {
-		return err
-	}
 	side := allowlist.Sidecar{SchemaVersion: allowlist.AttestSchemaVersion, Attestations: map[string]allowlist.Attestation{}}
-	for _, row := range rows {
-		if row.Rung == allowlist.Attested {
-			side.Attestations[row.Entry.ID] = allowlist.Attestation{CheckDigest: row.CheckDigest, ClosureSHA256: row.Pin.ClosureSHA256}
+	for _, pin := range pins.Checks {
+		if slices.ContainsFunc(all, func(x daemon.AttestationInfo) bool {
+			return x.Active() && x.CheckDigest == pin.CheckDigest && x.ClosureSHA256 == pin.ClosureSHA256
+		}) {
+			side.Attestations[pin.ID] = allowlist.Attestation{CheckDigest: pin.CheckDigest, ClosureSHA256: pin.ClosureSHA256}
 		}
 	}
 	data, err := side.Encode()

@@ -2,6 +2,7 @@ package verifiercmd
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -30,13 +31,14 @@ type attestJSON struct {
 
 	CheckID     string          `json:"check_id"`
 	CheckDigest string          `json:"check_digest"`
-	Entry       allowlist.Entry `json:"entry"`
+	Definition  json.RawMessage `json:"definition"` // what the digest is of
+	Description string          `json:"description"`
 	Pin         allowlist.Pin   `json:"pin"`
 	Digest      string          `json:"digest"`
 
 	Active         *attestationJSON `json:"active"` // nil: it is not attested
 	Before         *attestationJSON `json:"before"` // nil: nothing else of the check is
-	EntryChanges   string           `json:"entry_changes"`
+	Changes        string           `json:"definition_changes"`
 	ClosureChanges []string         `json:"closure_changes"`
 
 	Claims        []string   `json:"claims"`
@@ -77,7 +79,7 @@ func (a *attester) review(seen daemon.Attestable) (attestJSON, error) {
 	r := attestJSON{
 		SchemaVersion: "striatum.verifier_attest.v1", Home: svc.Home(), Store: svc.StoreName(), Trust: string(svc.StoreClass()),
 		RepositoryID: a.repo.ID, Worktree: a.worktree.Path, PolicySHA256: a.policy.Digest, AcceptedBy: a.policy.By, AcceptedAt: a.policy.At,
-		CheckID: seen.Document.CheckID, CheckDigest: seen.Document.CheckDigest, Entry: seen.Entry, Pin: seen.Pin, Digest: seen.Digest,
+		CheckID: seen.Document.CheckID, CheckDigest: seen.Document.CheckDigest, Definition: seen.Definition, Description: seen.Description, Pin: seen.Pin, Digest: seen.Digest,
 		Active: attestationOf(seen.Active), Before: attestationOf(seen.Before), ClosureChanges: []string{},
 		Claims: append([]string{}, seen.Claims...), NewlyVerified: []string{}, Stops: []stopJSON{},
 	}
@@ -90,17 +92,15 @@ func (a *attester) review(seen daemon.Attestable) (attestJSON, error) {
 	if seen.BeforeClosure != nil {
 		r.ClosureChanges = append(r.ClosureChanges, allowlist.ClosureDiff(seen.BeforeClosure, seen.Pin.Closure)...)
 	}
-	if seen.BeforeEntry == nil || seen.Before.CheckDigest == seen.Document.CheckDigest {
+	if seen.BeforeDefinition == nil || seen.Before.CheckDigest == seen.Document.CheckDigest {
 		return r, nil
 	}
-	now := seen.Entry
-	now.Description = ""
-	before, err := workflow.Indent(seen.BeforeEntry)
+	before, err := workflow.Indent(json.RawMessage(seen.BeforeDefinition))
 	if err != nil {
 		return r, err
 	}
-	after, err := workflow.Indent(now)
-	r.EntryChanges = string(diff.Diff("attested", before, "accepted", after))
+	after, err := workflow.Indent(json.RawMessage(seen.Definition))
+	r.Changes = string(diff.Diff("attested", before, "accepted", after))
 	return r, err
 }
 
@@ -131,12 +131,15 @@ func (r *attestJSON) table(seen daemon.Attestable) (string, error) {
 	line("repository", "%s", r.RepositoryID)
 	line("policy", "%s, accepted by %s at %s", r.PolicySHA256, r.AcceptedBy, r.AcceptedAt)
 	line("check", "%s, digest %s", r.CheckID, r.CheckDigest)
-	entry, err := workflow.Indent(r.Entry)
+	definition, err := workflow.Indent(r.Definition)
 	if err != nil {
 		return "", err
 	}
-	for l := range strings.Lines(string(entry)) {
+	for l := range strings.Lines(string(definition)) {
 		line("", "%s", strings.TrimSuffix(l, "\n"))
+	}
+	if r.Description != "" {
+		line("described", "%q", r.Description)
 	}
 	pin := r.Pin
 	line("command", "%s, SHA-256 %s", pin.ResolvedPath, pin.BinarySHA256)
@@ -174,11 +177,11 @@ func (r *attestJSON) compare(line func(name, format string, args ...any), seen d
 	}
 	line("attested", "something else, by %s at %s, at %d of the log:", x.By, x.At, x.Position)
 	if x.CheckDigest == r.CheckDigest {
-		line("", "the entry was the same")
+		line("", "the check was the same")
 	} else {
-		line("", "the entry had the digest %s", x.CheckDigest)
+		line("", "the check had the digest %s", x.CheckDigest)
 	}
-	for l := range strings.Lines(r.EntryChanges) {
+	for l := range strings.Lines(r.Changes) {
 		line("", "  %s", strings.TrimSuffix(l, "\n"))
 	}
 	if x.ClosureSHA256 == r.Pin.ClosureSHA256 {
@@ -189,7 +192,7 @@ func (r *attestJSON) compare(line func(name, format string, args ...any), seen d
 	for _, l := range r.ClosureChanges {
 		line("", "  %s", l)
 	}
-	if seen.BeforeEntry == nil || seen.BeforeClosure == nil {
+	if seen.BeforeDefinition == nil || seen.BeforeClosure == nil {
 		line("", "its bytes are not in the store, so only the digests can be compared")
 	}
 }
