@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"strings"
 
+	"striatum/allowlist"
 	"striatum/daemon"
 	"striatum/internal/cli"
 	"striatum/internal/cli/embedded"
@@ -38,17 +39,62 @@ const outputsQuota = 1 << 30
 // outputsDir is where the lane keeps the streams of runs.
 func outputsDir(h *home.Home) string { return filepath.Join(h.LaneDir(), "outputs") }
 
+// opened is a home with its lane, and the worktree that it is to work on.
+type opened struct {
+	*embedded.Session
+	worktree    daemon.Worktree
+	repo        daemon.Repository
+	created     bool // the store met the worktree just now
+	principal   daemon.Principal
+	fingerprint string // of this host
+	progress    *progress
+	lane        *verifier.Lane
+}
+
+// open opens the home for whoever holds the token in tokenFile, and its lane for
+// the worktree at top. The caller must close it.
+func open(ctx context.Context, f *cli.Factory, top, tokenFile string) (_ *opened, err error) {
+	o := &opened{progress: newProgress(f.Streams, f.Now)}
+	if o.worktree, err = home.Worktree(top); err != nil {
+		return nil, err
+	}
+	if o.Session, err = embedded.Open(ctx, f); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, o.Close())
+		}
+	}()
+	if o.principal, err = o.Principal(ctx, f, tokenFile); err != nil {
+		return nil, err
+	}
+	if o.repo, o.created, err = o.Service.Repository(ctx, o.worktree); err != nil {
+		return nil, err
+	}
+	if o.fingerprint, err = hostFingerprint(o.Home.LaneDir(), f.Rand); err != nil {
+		return nil, err
+	}
+	o.lane, err = openLane(f, o.Session, o.principal, o.fingerprint, o.progress)
+	return o, err
+}
+
+// pins reads this host's pins of the worktree.
+func (o *opened) pins(ctx context.Context, intentPath string) (*allowlist.Pins, string, error) {
+	ring, err := o.Service.Keyring(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	return embedded.Pins(o.worktree.Path, intentPath, o.fingerprint, ring)
+}
+
 // openLane wires the home's lane.
-func openLane(f *cli.Factory, s *embedded.Session, principal daemon.Principal, p *progress) (*verifier.Lane, error) {
+func openLane(f *cli.Factory, s *embedded.Session, principal daemon.Principal, fingerprint string, p *progress) (*verifier.Lane, error) {
 	settings, err := s.Home.Settings()
 	if err != nil {
 		return nil, err
 	}
 	dir := s.Home.LaneDir()
-	fingerprint, err := hostFingerprint(dir, f.Rand)
-	if err != nil {
-		return nil, err
-	}
 	j, err := journal.Open(filepath.Join(dir, "journal"), journal.Config{
 		Now: f.Now, Rand: f.Rand, Key: s.Home.LaneKey, LaneID: s.Home.LaneID(), MachineID: fingerprint, PID: os.Getpid(),
 	})

@@ -13,7 +13,6 @@ import (
 	"striatum/allowlist"
 	"striatum/internal/cli"
 	"striatum/internal/cli/embedded"
-	"striatum/internal/home"
 	"striatum/internal/problem"
 	"striatum/internal/worktree"
 	"striatum/verifier"
@@ -69,31 +68,14 @@ func (o *pinOptions) execute(ctx context.Context, f *cli.Factory) (err error) {
 	if err != nil {
 		return err
 	}
-	wt, err := home.Worktree(top)
-	if err != nil {
-		return err
-	}
-	s, err := embedded.Open(ctx, f)
+	s, err := open(ctx, f, top, "")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	principal, err := s.Principal(ctx, f, "")
-	if err != nil {
-		return err
-	}
-	repo, _, err := s.Service.Repository(ctx, wt)
-	if err != nil {
-		return err
-	}
-	p := newProgress(f.Streams, f.Now)
-	lane, err := openLane(f, s, principal, p)
-	if err != nil {
-		return err
-	}
 	intentPath := workflow.DefaultIntentPath
-	seen, err := lane.Observe(ctx, verifier.Request{
-		RepositoryID: repo.ID, Requester: principal.String(), Root: wt.Path, Wait: o.wait,
+	seen, err := s.lane.Observe(ctx, verifier.Request{
+		RepositoryID: s.repo.ID, Requester: s.principal.String(), Root: s.worktree.Path, Wait: o.wait,
 		Select: func(tree string) (verifier.Selection, error) {
 			intent, path, err := intentOf(tree)
 			if err != nil {
@@ -111,7 +93,7 @@ func (o *pinOptions) execute(ctx context.Context, f *cli.Factory) (err error) {
 			return pinnable(rows, checks, f.Streams)
 		},
 	})
-	p.end()
+	s.progress.end()
 	if err != nil {
 		return err
 	}
@@ -120,19 +102,11 @@ func (o *pinOptions) execute(ctx context.Context, f *cli.Factory) (err error) {
 			return unpinnable(x)
 		}
 	}
-	fingerprint, err := hostFingerprint(s.Home.LaneDir(), f.Rand)
-	if err != nil {
-		return err
-	}
-	ring, err := s.Service.Keyring(ctx)
-	if err != nil {
-		return err
-	}
-	before, _, err := embedded.Pins(wt.Path, intentPath, fingerprint, ring)
+	before, _, err := s.pins(ctx, intentPath)
 	if err != nil && !o.force {
 		return err
 	}
-	pins, changed := merge(before, seen, fingerprint, f.Streams)
+	pins, changed := merge(before, seen, s.fingerprint, f.Streams)
 	switch {
 	case !changed:
 		f.Streams.Notef("the pins are as they were")
@@ -147,12 +121,12 @@ func (o *pinOptions) execute(ctx context.Context, f *cli.Factory) (err error) {
 	if err != nil {
 		return err
 	}
-	root, err := worktree.Open(wt.Path)
+	root, err := worktree.Open(s.worktree.Path)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
-	path := allowlist.PinsPath(intentPath, fingerprint)
+	path := allowlist.PinsPath(intentPath, s.fingerprint)
 	if err := root.WriteFile(path, envelope, 0o644); err != nil {
 		return err
 	}

@@ -18,7 +18,6 @@ import (
 	"striatum/daemon"
 	"striatum/internal/cli"
 	"striatum/internal/cli/embedded"
-	"striatum/internal/home"
 	"striatum/internal/problem"
 	"striatum/snapshot"
 	"striatum/verifier"
@@ -94,39 +93,18 @@ func (o *runOptions) execute(ctx context.Context, f *cli.Factory) (err error) {
 	if err != nil {
 		return err
 	}
-	wt, err := home.Worktree(top)
-	if err != nil {
-		return err
-	}
-	s, err := embedded.Open(ctx, f)
+	s, err := open(ctx, f, top, o.tokenFile)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	principal, err := s.Principal(ctx, f, o.tokenFile)
-	if err != nil {
-		return err
+	if s.created {
+		f.Streams.Notef("this worktree is now repository %s in the store of %s", s.repo.ID, cli.Escape(s.Home.Dir))
 	}
-	repo, created, err := s.Service.Repository(ctx, wt)
-	if err != nil {
-		return err
-	}
-	if created {
-		f.Streams.Notef("this worktree is now repository %s in the store of %s", repo.ID, cli.Escape(s.Home.Dir))
-	}
-	p := newProgress(f.Streams, f.Now)
-	lane, err := openLane(f, s, principal, p)
-	if err != nil {
-		return err
-	}
-	fingerprint, err := hostFingerprint(s.Home.LaneDir(), f.Rand)
-	if err != nil {
-		return err
-	}
-	b := &binder{service: s.Service, repository: repo.ID, run: o.run, principal: principal, top: wt.Path, outputs: outputsDir(s.Home), streams: f.Streams, progress: p}
-	outcomes, err := lane.Run(ctx, verifier.Request{
-		RepositoryID: repo.ID, RunID: o.run, Requester: principal.String(),
-		Root: wt.Path, Commit: o.commit, Wait: o.wait,
+	b := &binder{service: s.Service, repository: s.repo.ID, run: o.run, principal: s.principal, top: s.worktree.Path, outputs: outputsDir(s.Home), streams: f.Streams, progress: s.progress}
+	outcomes, err := s.lane.Run(ctx, verifier.Request{
+		RepositoryID: s.repo.ID, RunID: o.run, Requester: s.principal.String(),
+		Root: s.worktree.Path, Commit: o.commit, Wait: o.wait,
 		Select: func(tree string) (verifier.Selection, error) {
 			sel, declared, err := o.selection(tree)
 			b.declared = declared
@@ -134,17 +112,13 @@ func (o *runOptions) execute(ctx context.Context, f *cli.Factory) (err error) {
 				return sel, err
 			}
 			return sel, pinned(&sel, tree, func(intentPath string) (*allowlist.Pins, string, error) {
-				ring, err := s.Service.Keyring(ctx)
-				if err != nil {
-					return nil, "", err
-				}
-				return embedded.Pins(wt.Path, intentPath, fingerprint, ring)
-			}, fingerprint)
+				return s.pins(ctx, intentPath)
+			}, s.fingerprint)
 		},
 		Concluded: b.concluded,
 	})
-	p.end()
-	if perr := o.print(f.Streams, repo.ID, outcomes); perr != nil {
+	s.progress.end()
+	if perr := o.print(f.Streams, s.repo.ID, outcomes); perr != nil {
 		return errors.Join(err, perr)
 	}
 	if err != nil {
