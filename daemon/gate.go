@@ -56,16 +56,12 @@ func (s *Service) Gate(ctx context.Context, q GateQuery) (gate.Report, error) {
 }
 
 func (s *Service) emptyInput(q GateQuery) gate.Input {
-	in := gate.Input{
+	return gate.Input{
 		RepositoryID: q.RepositoryID, RunID: q.RunID, RequireIsolated: q.RequireIsolated, Tree: q.Tree,
 		Store:     gate.Store{Name: s.cfg.StoreName, Home: s.cfg.Home, Class: s.cfg.StoreClass},
 		Evidence:  map[string]gate.Evidence{},
 		TreeFiles: q.Files.digests(),
 	}
-	if _, digest, err := q.Files.Document(); err == nil && len(q.Files) > 0 {
-		in.OfferedPolicy = digest
-	}
-	return in
 }
 
 // assemble fills in with all that the store knows of the repository.

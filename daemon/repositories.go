@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strconv"
 	"unicode/utf8"
 
@@ -33,8 +34,12 @@ func (w Worktree) place() store.Place {
 type Repository struct{ ID string }
 
 // FindRepository returns the repository of a worktree; found is false where the
-// store never met it.
+// store never met it. A worktree that the home lies in is refused.
 func (s *Service) FindRepository(ctx context.Context, wt Worktree) (repo Repository, found bool, err error) {
+	if rel, err := filepath.Rel(wt.Path, s.cfg.Home); s.cfg.Home != "" && err == nil && filepath.IsLocal(rel) {
+		return repo, false, problem.New(problem.Refused, "open the home", fmt.Sprintf("%q lies in the worktree %q, where its keys could be committed, or used by whoever works there", s.cfg.Home, wt.Path),
+			"set STRIATUM_HOME to a folder elsewhere, and remove this one")
+	}
 	err = s.view(ctx, "look up the repository", func(r store.Reader) error {
 		row, err := r.RepositoryAt(ctx, wt.place())
 		if errors.Is(err, store.ErrNotFound) {

@@ -187,12 +187,12 @@ func (j *judge) askBacking(r *receipt.Receipt) {
 // askPolicy is the rest of condition 6.
 func (j *judge) askPolicy() {
 	if j.in.Policy == nil {
-		j.add(PolicyNotAccepted, j.acceptPolicy(), "no operator accepted a policy here: the required claims come from the worktree's own workflow")
+		j.add(PolicyNotAccepted, showPolicy, "no operator accepted a policy here: the required claims come from the worktree's own workflow")
 		return
 	}
 	if len(j.drift) > 0 {
 		shown := j.drift[:min(len(j.drift), 3)]
-		j.add(PolicyDrift, j.acceptPolicy(), "the judged tree differs from the accepted policy in %s, first %q",
+		j.add(PolicyDrift, showPolicy, "the judged tree differs from the accepted policy in %s, first %q",
 			plural(int64(len(j.drift)), "file"), shown)
 	}
 }
@@ -210,15 +210,12 @@ func (j *judge) askTrustInBytes(r *receipt.Receipt) {
 	if j.req.WeakerThanBuiltin {
 		j.add(WeakerThanBuiltin, noCommand, "a builtin+toolchain check covers what this external check does: name that one in the workflow")
 	}
-	closure, fix := closureOf(r), noCommand
-	if r.Check.Kind == receipt.External {
-		fix = allowlist.AttestCommand(j.req.CheckID)
-	}
+	closure := closureOf(r)
 	switch j.attestation(r) { //nolint:exhaustive // attestation gives these two or none
 	case AttestationMissing:
-		j.add(AttestationMissing, fix, "no operator attested the bytes %s for this check", closure)
+		j.add(AttestationMissing, allowlist.AttestCommand(j.req.CheckID), "no operator attested the bytes %s for this check", closure)
 	case AttestationRevoked:
-		j.add(AttestationRevoked, fix, "the attestation of the bytes %s for this check was revoked", closure)
+		j.add(AttestationRevoked, noCommand, "an operator took back the attestation of the bytes %s for this check", closure)
 	}
 }
 

@@ -354,10 +354,9 @@ func TestHostileTextIsQuotedInSentencesAndFixes(t *testing.T) {
 	evil := "a\x1b[2J'; rm -rf ~ #\n"
 	in := gate.Input{
 		RepositoryID: evil, RunID: evil, Tree: gate.Tree{SHA256: evil, Source: "worktree"},
-		Store:         gate.Store{Problem: evil},
-		Required:      []gate.Requirement{{ClaimID: "a", CheckID: evil}, {ClaimID: "b", CheckID: "-x"}, {ClaimID: "c", CheckID: "two words"}},
-		Policy:        &gate.Policy{Files: map[string]string{evil: ""}},
-		OfferedPolicy: evil,
+		Store:    gate.Store{Problem: evil},
+		Required: []gate.Requirement{{ClaimID: "a", CheckID: evil}, {ClaimID: "b", CheckID: "-x"}, {ClaimID: "c", CheckID: "two words"}},
+		Policy:   &gate.Policy{Files: map[string]string{evil: ""}},
 	}
 	r := gate.Evaluate(in)
 	fixes := map[string]bool{}

@@ -19,12 +19,9 @@ func (j *judge) judgeTree() string {
 	return "striatum gate check " + shellquote.Word(j.in.RunID) + " --commit FULL-ID"
 }
 
-func (j *judge) acceptPolicy() string {
-	if j.in.OfferedPolicy == "" {
-		return "striatum policy show"
-	}
-	return "striatum policy accept --digest " + shellquote.Word(j.in.OfferedPolicy) + " --token-file FILE"
-}
+// showPolicy is the command that shows the difference to what was accepted. It
+// names the one that accepts; a fix that did would be followed unseen.
+const showPolicy = "striatum policy show"
 
 // noCommand is the fix of what no command of this version changes; the sentence
 // says what it takes.

@@ -13,8 +13,7 @@ import (
 	"striatum/seal"
 )
 
-// fixes evaluates every turn alone, in a run and outside one, and with another
-// policy on offer, and returns each fix that came up.
+// fixes evaluates every turn alone, in a run and outside one, and returns each fix that came up.
 func fixes(t *testing.T) map[string]gate.Code {
 	t.Helper()
 	l := newLane(t, laneID, seal.ClassIsolated)
@@ -24,11 +23,9 @@ func fixes(t *testing.T) map[string]gate.Code {
 		turn.apply(w)
 		in := w.build()
 		for _, run := range []string{in.RunID, ""} {
-			for _, offered := range []string{"", digest("offered")} {
-				in.RunID, in.OfferedPolicy = run, offered
-				for _, b := range only(t, gate.Evaluate(in)).Bases {
-					out[b.Fix] = b.Code
-				}
+			in.RunID = run
+			for _, b := range only(t, gate.Evaluate(in)).Bases {
+				out[b.Fix] = b.Code
 			}
 		}
 	}

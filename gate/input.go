@@ -41,9 +41,6 @@ type Input struct {
 	// TreeFiles are the policy's files as they stand in the judged tree: path
 	// to SHA-256. It is compared with Policy.Files.
 	TreeFiles map[string]string
-	// OfferedPolicy is the digest of the policy that the judged tree would
-	// make, for the fix of policy_not_accepted and policy_drift; may be empty.
-	OfferedPolicy string
 }
 
 // Store names the store that was read. Problem is set when some of it could

@@ -50,7 +50,11 @@ func ranFirst(control *receipt.Execution, runs []receipt.Execution) bool {
 // askOutcome is condition 8.
 func (j *judge) askOutcome(r *receipt.Receipt) {
 	if r.Classification == receipt.Failed {
-		j.add(CheckNotPassing, j.showReceipt(), "the check failed%s; mend that, for the same tree stays red", reasons(r))
+		if tree := r.Inputs.TreeSHA256; j.judged() && tree != j.in.Tree.SHA256 {
+			j.add(CheckNotPassing, j.verify(), "the check failed on another tree%s; nothing is known of the judged one", reasons(r))
+		} else {
+			j.add(CheckNotPassing, j.showReceipt(), "the check failed%s; mend that, for the same tree stays red", reasons(r))
+		}
 	}
 	if r.Agreement == receipt.Disagreed {
 		j.add(NoReexecutionAgreement, j.showReceipt(), "two runs on the same tree gave different results%s", reasons(r))

@@ -101,6 +101,9 @@ type Attempts struct {
 
 // on returns it as a phrase: "2 attempts on this tree, 1 failed".
 func (a Attempts) on(tree string) string {
+	if a.Made == 0 {
+		return "no attempt of the required check on " + tree
+	}
 	s := plural(a.Made, "attempt") + " on " + tree
 	if a.Failed > 0 {
 		s += fmt.Sprintf(", %d failed", a.Failed)

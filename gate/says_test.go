@@ -70,7 +70,7 @@ func TestAttemptsAreThoseOnTheJudgedTree(t *testing.T) {
 	}{
 		{"the receipt's tree", gate.Tree{SHA256: tree, Source: "worktree"}, 1, "; 1 attempt on this tree"},
 		{"another tree", gate.Tree{SHA256: digest("tree-2"), Source: "worktree"}, 1, "; 1 attempt on this tree, 1 without a receipt"},
-		{"a third tree", gate.Tree{SHA256: digest("tree-3"), Source: "worktree"}, 0, "; 0 attempts on this tree"},
+		{"a third tree", gate.Tree{SHA256: digest("tree-3"), Source: "worktree"}, 0, "; no attempt of the required check on this tree"},
 		{"no tree", gate.Tree{}, 1, "; 1 attempt on the receipt's tree"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

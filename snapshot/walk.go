@@ -71,7 +71,7 @@ func (w *walker) vanished(path string, err error) error {
 }
 
 func (w *walker) irregular(path string, kind beneath.Kind) error {
-	return refuse(path, fmt.Sprintf("it is a %s, which has no content to hash", kind), "remove it, or let .gitignore name it")
+	return refuse(path, fmt.Sprintf("it is a %s, which has no content to hash", kind), "let .gitignore name it, or name the folder of the project with --worktree")
 }
 
 func (w *walker) longPath(path string) error {

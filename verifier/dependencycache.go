@@ -1,14 +1,19 @@
 package verifier
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -30,7 +35,9 @@ const (
 // and vetted in a strict sandbox that sees these proven modules and no byte of the tree but
 // its go.mod and go.sum. No code of a module runs there. A check that replaces
 // modules by folders, has a vendor folder or a workspace takes their packages
-// from the tree, and does without.
+// from the tree, and does without. So does one whose dependencies could compile
+// otherwise beside the tree, see pure. The layer only saves time: what hinders it
+// hinders no check.
 func (r *run) dependencyCache(ctx context.Context, std string) (string, error) {
 	imports := r.source.discovery.External
 	if len(imports) == 0 || r.modules.Self > 0 || r.source.module.Vendored || r.check.GoWork || len(r.modules.Missing) > 0 ||
@@ -49,52 +56,137 @@ func (r *run) dependencyCache(ctx context.Context, std string) (string, error) {
 		return dir, err
 	}
 	r.step("compile the dependencies for the lane's cache (once for each set of them)")
-	vol, err := r.engine.NewVolume(ctx, warmVolumeBytes)
-	if err != nil {
-		return "", err
+	switch err := r.dependencyLayer(ctx, imports, std, dir); {
+	case ctx.Err() != nil:
+		return "", context.Cause(ctx)
+	case err != nil:
+		r.lane.cfg.Log.WarnContext(ctx, "no cache layer of the dependencies", slog.String("check_id", r.check.CheckID()), slog.String("error", err.Error()))
+		return std, nil
 	}
-	defer r.drop(vol)
-	said, err := r.compileLayer(ctx, r.dependencyPrograms(imports),
-		sandbox.Mount{Kind: sandbox.ReadOnly, Source: r.modules.Dir, Target: gocheck.ModuleDir},
-		sandbox.Mount{Kind: sandbox.Layer, Source: std, Target: gocheck.CacheDir, Shared: true},
-		sandbox.Mount{Kind: sandbox.Output, Volume: vol, Target: outLayer})
-	if err != nil {
-		return "", fmt.Errorf("compile the dependencies in the sandbox: %w", err)
-	}
-	if said != "" { // the check will say so of its own accord; what did compile is kept
-		r.lane.cfg.Log.DebugContext(ctx, "not every dependency compiled", slog.String("check_id", r.check.CheckID()), slog.String("said", said))
-	}
-	return dir, r.keepLayer(vol, dir, std)
+	return dir, nil
 }
 
-// dependencyPrograms compile imports in a module that has the check's go.mod and
-// go.sum, vet them as `go vet` and as `go test` do, and collect what is new in the cache. `go
-// test` would run what it links: /bin/true does not.
-func (r *run) dependencyPrograms(imports []string) []sandbox.Program {
+// dependencyLayer makes the layer at dir. It has nothing but std's entries if the
+// packages are not pure, or if a limit of the check was hit: then nobody tries
+// again.
+func (r *run) dependencyLayer(ctx context.Context, imports []string, std, dir string) error {
+	limits := r.limits
+	limits.WallClock = min(limits.WallClock, warmLimits.WallClock)
+	shared := []sandbox.Mount{
+		{Kind: sandbox.ReadOnly, Source: r.modules.Dir, Target: gocheck.ModuleDir},
+		{Kind: sandbox.Layer, Source: std, Target: gocheck.CacheDir, Shared: true},
+	}
+	listed := &capped{left: maxListed}
+	list := r.dependencyPrograms(imports, goList)
+	said, err := r.compileLayer(ctx, limits, list, func(int) (io.Writer, io.Writer) { return listed, nil }, shared...)
+	pure := err == nil && said == "" && r.pure(listed.Bytes())
+	vol, verr := r.engine.NewVolume(ctx, warmVolumeBytes)
+	if verr != nil {
+		return verr
+	}
+	defer func() { r.drop(vol) }()
+	if pure {
+		var out tail
+		programs := append(r.dependencyPrograms(imports, []string{"build"}, []string{"vet"}, []string{"test", "-count=1", "-exec=/bin/true"}),
+			program(sandbox.InitPath, []string{"fresh", gocheck.CacheDir, outLayer}, "/", nil))
+		_, err = r.compileLayer(ctx, limits, programs, out.streams, append(shared, sandbox.Mount{Kind: sandbox.Output, Volume: vol, Target: outLayer})...)
+	}
+	if errors.Is(err, errLimit) { // what was collected may be incomplete
+		r.drop(vol)
+		if vol, err = r.engine.NewVolume(ctx, warmVolumeBytes); err != nil {
+			return err
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("compile the dependencies in the sandbox: %w", err)
+	}
+	return r.keepLayer(vol, dir, std)
+}
+
+// maxListed bounds what go list may say of the dependencies.
+const maxListed = 32 << 20
+
+// goList lists the files of every package below the imports, by kind.
+var goList = []string{"list", "-deps", "-json=Standard,Dir,CgoFiles,CFiles,CXXFiles,MFiles,HFiles,FFiles,SFiles,SwigFiles,SwigCXXFiles,SysoFiles"}
+
+// listedPackage is what goList says of one package.
+type listedPackage struct {
+	Standard                                                            bool
+	Dir                                                                 string
+	CgoFiles, CFiles, CXXFiles, MFiles, FFiles, SwigFiles, SwigCXXFiles []string
+	HFiles, SFiles, SysoFiles                                           []string
+}
+
+// pure reports whether each listed package compiles to the same wherever it is
+// compiled, so that its cached result is the check's own. A C compiler can ask
+// for files outside of a package, which no key of the go command's cache covers;
+// so can Go's assembler, by #include.
+func (r *run) pure(list []byte) bool {
+	for dec := json.NewDecoder(bytes.NewReader(list)); ; {
+		var p listedPackage
+		if err := dec.Decode(&p); err != nil {
+			return errors.Is(err, io.EOF)
+		}
+		if p.Standard || p.Dir == path.Join(gocheck.WorkDir, "warm") {
+			continue
+		}
+		dir, ok := strings.CutPrefix(p.Dir, gocheck.ModuleDir+"/")
+		if !ok || len(slices.Concat(p.CgoFiles, p.CFiles, p.CXXFiles, p.MFiles, p.FFiles, p.SwigFiles, p.SwigCXXFiles, p.SysoFiles)) > 0 {
+			return false
+		}
+		for _, name := range slices.Concat(p.SFiles, p.HFiles) {
+			data, err := os.ReadFile(filepath.Join(r.modules.Dir, dir, name))
+			if err != nil || !includesOwn(data) {
+				return false
+			}
+		}
+	}
+}
+
+// ownInclude is what may follow the word include in an assembly file: the name of
+// a file of its package or of Go's own.
+var ownInclude = regexp.MustCompile(`^[ \t]+"[A-Za-z0-9_.-]+"`)
+
+func includesOwn(source []byte) bool {
+	for {
+		_, after, found := bytes.Cut(source, []byte("include"))
+		if !found {
+			return true
+		}
+		if !ownInclude.Match(after) {
+			return false
+		}
+		source = after
+	}
+}
+
+// dependencyPrograms are go commands on imports, in a module that has the check's
+// go.mod and go.sum. What `go test` would run there -exec replaces.
+func (r *run) dependencyPrograms(imports []string, commands ...[]string) []sandbox.Program {
 	var all strings.Builder
 	for _, name := range imports {
 		fmt.Fprintf(&all, "import _ %q\n", name)
 	}
-	run := func(args ...string) sandbox.Program {
-		if tags := r.source.params.Tags; len(tags) > 0 {
-			args = slices.Insert(slices.Clone(args), 1, "-tags="+strings.Join(tags, ","))
-		}
-		p := program(r.tools.chain.Go, args, gocheck.WorkDir, r.source.env.List())
-		p.Files = []sandbox.File{telemetryOff}
-		return p
-	}
-	first := run("build", "./...")
+	files := []sandbox.File{telemetryOff}
 	for name, data := range map[string]string{
 		"go.mod": string(r.source.files.Mods[0]), "go.sum": string(r.source.files.Sums[0]),
 		"warm/warm.go":      "package warm\n\n" + all.String(),
 		"warm/warm_test.go": "package warm\n\nimport \"testing\"\n\nfunc Test(*testing.T) {}\n",
 	} {
-		first.Files = append(first.Files, sandbox.File{Path: path.Join(gocheck.WorkDir, name), Mode: 0o644, Data: []byte(data)})
+		files = append(files, sandbox.File{Path: path.Join(gocheck.WorkDir, name), Mode: 0o644, Data: []byte(data)})
 	}
-	return []sandbox.Program{
-		first, run("vet", "./..."), run("test", "-count=1", "-exec=/bin/true", "./..."),
-		program(sandbox.InitPath, []string{"fresh", gocheck.CacheDir, outLayer}, "/", nil),
+	var programs []sandbox.Program
+	for _, args := range commands {
+		if tags := r.source.params.Tags; len(tags) > 0 {
+			args = slices.Insert(slices.Clone(args), 1, "-tags="+strings.Join(tags, ","))
+		}
+		p := program(r.tools.chain.Go, append(slices.Clone(args), "./..."), gocheck.WorkDir, r.source.env.List())
+		if len(programs) == 0 { // they are there for the others too
+			p.Files = files
+		}
+		programs = append(programs, p)
 	}
+	return programs
 }
 
 // pruneLayers drops the layers in dir that were not used for the longest, until

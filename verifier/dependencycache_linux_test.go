@@ -1,13 +1,19 @@
 package verifier_test
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/mod/module"
+	"golang.org/x/mod/sumdb/dirhash"
+	"golang.org/x/mod/zip"
 
 	"striatum/internal/testenv"
 	"striatum/receipt"
@@ -134,6 +140,59 @@ func TestMarker(t *testing.T) {
 	}
 	if check(tree("/cmpopts"), "builtin:go-build"); !made() || len(layers()) != 2 {
 		t.Errorf("other imports: steps %q, layers %q", steps, layers())
+	}
+}
+
+// fabricate puts a module into a download cache, and returns its go.sum lines.
+func fabricate(t *testing.T, downloads, name, version string, files map[string]string) string {
+	t.Helper()
+	src, dir := t.TempDir(), filepath.Join(downloads, filepath.FromSlash(name), "@v")
+	for file, text := range files {
+		put(t, src, file, text)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	packed, err := os.Create(filepath.Join(dir, version+".zip"))
+	if err == nil {
+		err = errors.Join(zip.CreateFromDir(packed, module.Version{Path: name, Version: version}, src), packed.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, dir, version+".mod", files["go.mod"])
+	put(t, dir, version+".info", `{"Version":"`+version+`"}`)
+	whole, err1 := dirhash.HashZip(packed.Name(), dirhash.Hash1)
+	mod, err2 := dirhash.Hash1([]string{"go.mod"}, func(string) (io.ReadCloser, error) { return os.Open(filepath.Join(src, "go.mod")) })
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("%[1]s %[2]s %[3]s\n%[1]s %[2]s/go.mod %[4]s\n", name, version, whole, mod)
+}
+
+// TestACDependencyIsCompiledBesideTheTree: a C compiler sees more than the key of
+// a cached package covers. A dependency that compiles only where the lane makes its
+// layer, or only where the tree is not, fails as it does with plain go.
+func TestACDependencyIsCompiledBesideTheTree(t *testing.T) {
+	l := open(t)
+	l.downloads = t.TempDir()
+	t.Cleanup(func() { l.downloads = "" })
+	for name, condition := range map[string]string{
+		"only.test/layer": `#if !__has_include("/workspace/warm/warm.go")`,
+		"only.test/apart": `#if __has_include("/workspace/m.go")`,
+	} {
+		sums := fabricate(t, l.downloads, name, "v1.0.0", map[string]string{
+			"go.mod": "module " + name + "\n\ngo 1.24\n",
+			"c.go":   "package c\n\n/*\n" + condition + "\n#error not here\n#endif\nstatic int one(void) { return 1; }\n*/\nimport \"C\"\n\nfunc One() int { return int(C.one()) }\n",
+		})
+		root := testenv.Tree(t, "-- go.mod --\nmodule example.test/m\n\ngo 1.24\n\nrequire "+name+" v1.0.0\n-- go.sum --\n"+sums+
+			"-- m.go --\npackage m\n\nimport c \""+name+"\"\n\nvar X = c.One()\n")
+		for range 2 { // when the layer is made, and when it is there
+			r := l.receiptOf(t, root, workflow.CheckRef{Uses: "builtin:go-build"})
+			if got := codes(r); r.Classification != receipt.Failed || !strings.Contains(got, "build_failed") {
+				t.Errorf("%s: %s; codes: %s; incidents %v", name, r.Classification, got, r.Incidents)
+			}
+		}
 	}
 }
 

@@ -75,9 +75,10 @@ func (r *run) standardCache(ctx context.Context) (string, error) {
 	}
 	defer r.drop(vol)
 	programs := warmPrograms(r.tools.chain, env)
-	said, err := r.compileLayer(ctx, programs, sandbox.Mount{Kind: sandbox.Output, Volume: vol, Target: gocheck.CacheDir})
+	var out tail
+	said, err := r.compileLayer(ctx, warmLimits, programs, out.streams, sandbox.Mount{Kind: sandbox.Output, Volume: vol, Target: gocheck.CacheDir})
 	if err == nil && said != "" {
-		err = errors.New(said)
+		err = errors.New(said + ": " + out.String())
 	}
 	if err != nil {
 		return "", problem.Wrap(problem.Indeterminate, err, "compile the standard library in the sandbox", "run `striatum doctor`")
@@ -85,9 +86,12 @@ func (r *run) standardCache(ctx context.Context) (string, error) {
 	return dir, r.keepLayer(vol, dir, "")
 }
 
+// errLimit is within the error of a layer's sandbox that hit a limit.
+var errLimit = errors.New("limit was hit")
+
 // compileLayer runs programs in a sandbox that sees the tools, an empty worktree
-// and mounts. said is what the first one that failed printed.
-func (r *run) compileLayer(ctx context.Context, programs []sandbox.Program, mounts ...sandbox.Mount) (said string, err error) {
+// and mounts. failed says how the first one that did not succeed ended.
+func (r *run) compileLayer(ctx context.Context, limits sandbox.Limits, programs []sandbox.Program, to sandbox.Streams, mounts ...sandbox.Mount) (failed string, err error) {
 	empty := filepath.Join(r.lane.cfg.Dir, "empty")
 	if err := durable.MkdirAll(empty, 0o755); err != nil {
 		return "", err
@@ -98,25 +102,24 @@ func (r *run) compileLayer(ctx context.Context, programs []sandbox.Program, moun
 			sandbox.Mount{Kind: sandbox.Scratch, Target: gocheck.HomeDir, Shared: true},
 			sandbox.Mount{Kind: sandbox.Scratch, Target: "/tmp", Shared: true},
 		), mounts...),
-		Limits: warmLimits,
+		Limits: limits,
 	})
 	if err != nil {
 		return "", err
 	}
 	defer sb.Discard()
-	var out tail
-	res, err := sb.Run(ctx, programs, out.streams)
+	res, err := sb.Run(ctx, programs, to)
 	switch {
 	case err != nil:
 		return "", err
 	case res.Hit != sandbox.HitNone:
-		return "", fmt.Errorf("the %s limit was hit", res.Hit)
+		return "", fmt.Errorf("the %s %w", res.Hit, errLimit)
 	case len(res.Programs) != len(programs):
 		return "", errors.New("it ended early")
 	}
 	for _, p := range res.Programs {
 		if p.StartError != "" || p.ExitCode != 0 || p.Signal != "" {
-			return fmt.Sprintf("%s%s (exit %d): %s", p.StartError, p.Signal, p.ExitCode, out.String()), nil
+			return fmt.Sprintf("%s%s (exit %d)", p.StartError, p.Signal, p.ExitCode), nil
 		}
 	}
 	return "", nil

@@ -57,8 +57,9 @@ type Finding struct {
 // View is what the rules may know of the world outside the document. The zero
 // View knows nothing, and an external check is then an unknown check.
 type View struct {
-	// IntentFound: there is a file at intent_path and it is valid.
-	IntentFound bool
+	// IntentFound: there is a file at intent_path and it is valid. IntentInvalid:
+	// there is one, and others say what is wrong with it.
+	IntentFound, IntentInvalid bool
 	// Externals are the entries of the intent, joined with this host's pins.
 	Externals []External
 	// Unpinned are the checks with a toolchain to be pinned that have no pin of

@@ -104,7 +104,7 @@ func (r *rules) externals(v View) {
 				Hint: "run: " + v.PinCommand,
 			})
 		}
-		if !c.External() || ReservedID(c.ID) || !ValidID(c.ID) {
+		if !c.External() || ReservedID(c.ID) || !ValidID(c.ID) || v.IntentInvalid {
 			return
 		}
 		e, ok := entries[c.ID]

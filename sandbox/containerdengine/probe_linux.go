@@ -56,7 +56,7 @@ func Probe(cfg Config) []Check {
 	if err == nil {
 		err = trusted(path)
 	}
-	add("striatum-init", path, "install striatum with root's ownership", err)
+	add("striatum-init", path, "put it beside striatum, owned by root: make build", err)
 	info, err := os.ReadFile("/proc/self/mountinfo")
 	if err == nil {
 		_, err = cgroup.Find(string(info))

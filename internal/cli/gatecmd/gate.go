@@ -178,7 +178,7 @@ func verdict(r gate.Report) error {
 	if r.Green() && !r.NothingChecked() {
 		return nil
 	}
-	hint := "each basis above has its fix"
+	hint := "`striatum gate read -v` names every basis, with the command that mends it where there is one"
 	why := ""
 	if r.NothingChecked() {
 		why = "no required claim rests on a receipt"

@@ -131,7 +131,7 @@ func show(ctx context.Context, f *cli.Factory, o Options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, h.session.Close()) }()
-	return h.print(f.Streams, o.Output)
+	return h.print(f.Streams, o.Output, false)
 }
 
 func accept(ctx context.Context, f *cli.Factory, o Options) (err error) {
@@ -150,7 +150,7 @@ func accept(ctx context.Context, f *cli.Factory, o Options) (err error) {
 	if len(h.files) == 0 {
 		return problem.New(problem.Invalid, "accept the policy", "the worktree has none of its files", "run: striatum workflow generate --shape verification_gate --write")
 	}
-	if err := h.print(f.Streams, o.Output); err != nil {
+	if err := h.print(f.Streams, o.Output, true); err != nil {
 		return err
 	}
 	if p.Kind == daemon.Operator && !h.known {

@@ -110,7 +110,7 @@ func (h *here) report() (Report, error) {
 
 // print shows the worktree's policy beside the accepted one. A workflow that is
 // not valid is shown too, and then the error.
-func (h *here) print(s cli.Streams, out cli.Output) error {
+func (h *here) print(s cli.Streams, out cli.Output, accepting bool) error {
 	r, invalid := h.report()
 	if out == cli.JSON {
 		if err := s.WriteJSON(r); err != nil {
@@ -143,7 +143,7 @@ func (h *here) print(s cli.Streams, out cli.Output) error {
 	for _, c := range r.Claims {
 		fmt.Fprintf(&b, "requires   %s by %s, allowed skips: %s\n", c.ID, orNone(c.CheckID), cli.Escape(c.Skips))
 	}
-	if r.Digest != "" && !r.Counts && invalid == nil {
+	if r.Digest != "" && !r.Counts && invalid == nil && !accepting {
 		fmt.Fprintf(&b, "to accept: striatum policy accept --digest %s --token-file FILE\n", r.Digest)
 	}
 	if _, err := io.WriteString(s.Out, b.String()); err != nil {

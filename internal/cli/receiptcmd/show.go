@@ -47,11 +47,8 @@ func show(f *cli.Factory, path string, out cli.Output) error {
 	if out == cli.JSON {
 		return f.Streams.WriteJSON(r)
 	}
-	if err := printReceipt(f.Streams.Out, r); err != nil {
-		return err
-	}
 	f.Streams.Notef("the signature was not checked; run: striatum receipt verify %s", cli.Escape(path))
-	return nil
+	return printReceipt(f.Streams.Out, r)
 }
 
 // rows collects labelled lines.

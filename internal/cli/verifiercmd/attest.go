@@ -115,6 +115,8 @@ func (o *attestOptions) execute(ctx context.Context, f *cli.Factory) (err error)
 	switch {
 	case o.pin == "" && o.revoke == "" && !o.list:
 		return problem.New(problem.Usage, "attest a check", "none of --pin, --revoke and --list is given", "look at one first: striatum verifier attest --pin ID")
+	case o.position < 0:
+		return problem.New(problem.Usage, "revoke an attestation", "--position is negative", "take it from `striatum verifier attest --list`")
 	case o.digest != "" && !seal.ValidDigest(o.digest):
 		return problem.New(problem.Usage, "attest the check", "--digest is not 64 lower-case hex digits", "take it whole from: "+allowlist.AttestCommand(o.pin))
 	}

@@ -64,6 +64,9 @@ there; 8 every entry is unfilled.`,
 }
 
 func (o *pinOptions) execute(ctx context.Context, f *cli.Factory) (err error) {
+	if !o.hostHere || o.wait < 0 {
+		return problem.New(problem.Usage, "pin the intent's commands", "--host-here is false, or --wait is negative", "run: "+allowlist.PinCommand)
+	}
 	top, err := (&runOptions{worktree: o.worktree}).top(f)
 	if err != nil {
 		return err

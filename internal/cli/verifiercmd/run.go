@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -48,8 +50,9 @@ fails or cannot be judged, and its claim is bound to that receipt. After the
 results stand the skipped tests and the findings: what a pass does not speak for.
 
 Exit codes: 0 every check passed, 1 one failed, 4 one could not be judged,
-5 one is void (its negative control did not do its work), 3 refused, 7 this
-machine lacks something. Of several checks the worst counts: 3, 6, 7, 1, 5, 4.`,
+5 one is void (its negative control did not do its work), 2 no such check, 3
+refused, 6 a document is invalid, 7 this machine lacks something, 8 a check is
+unfilled or unpinned. Of several checks the worst counts: 3, 6, 7, 1, 5, 4.`,
 		Example: `  striatum verifier run --all
   striatum verifier run --check builtin:go-test --output json
   striatum verifier run --all --commit HEAD`,
@@ -173,7 +176,7 @@ func (o *runOptions) selection(tree string) (verifier.Selection, []claim.Claim, 
 			ref = workflow.CheckRef{Uses: id}
 		default:
 			return verifier.Selection{}, nil, problem.New(problem.Usage, fmt.Sprintf("there is no check %q", id),
-				"it is neither in the workflow nor a builtin", "`striatum workflow validate` lists what a workflow names")
+				"it is neither in the workflow nor a builtin", "name one of: "+strings.Join(named(known), ", "))
 		}
 		sel.Checks = append(sel.Checks, ref)
 	}
@@ -183,6 +186,12 @@ func (o *runOptions) selection(tree string) (verifier.Selection, []claim.Claim, 
 			"name one, such as --check builtin:go-test, or run: striatum workflow generate --shape verification_gate --write")
 	}
 	return sel, declared, nil
+}
+
+// named lists what --check may name: the workflow's checks and the builtins.
+func named(known map[string]workflow.CheckRef) []string {
+	ids := slices.Sorted(slices.Values(slices.AppendSeq(verifier.Builtins(), maps.Keys(known))))
+	return slices.Compact(ids)
 }
 
 // pinned adds what the intent and this host's pins say of the checks that are

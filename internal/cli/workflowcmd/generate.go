@@ -177,7 +177,7 @@ func (o *generateOptions) writeAll(root *worktree.Root, plan workflowgenerate.Pl
 	if edited != nil && !o.force {
 		return problem.New(problem.Refused, "write the workflow",
 			fmt.Sprintf("nothing was written: %s differ from what would be generated", strings.Join(edited, ", ")),
-			"run without --write to see the differences, or replace them with --force")
+			"run without --write to see the differences, or replace them with --force: checks that are not named by --check are then dropped")
 	}
 	order := make([]int, len(plan.Files))
 	for i := range order {

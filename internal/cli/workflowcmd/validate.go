@@ -144,7 +144,7 @@ func (o *validateOptions) validate(ctx context.Context, root *worktree.Root, dat
 func (o *validateOptions) view(ctx context.Context, root *worktree.Root, w workflow.Workflow) (view workflow.View, extra []workflow.Finding, err error) {
 	intent, found, extra, err := readIntent(root, w.IntentPath)
 	if err != nil || extra != nil {
-		return workflow.View{}, extra, err
+		return workflow.View{IntentInvalid: true}, extra, err
 	}
 	pinned := slices.ContainsFunc(w.Checks(), func(c workflow.JobCheck) bool { return workflow.ToolchainBuiltin(c.Uses) })
 	var pins *allowlist.Pins
