@@ -58,6 +58,20 @@ func TestAFailedClaimNamesWhatFailedOnce(t *testing.T) {
 	}
 }
 
+// TestAFailureOnAnotherTreeAsksForThisOne: what failed elsewhere says nothing of
+// the judged tree, and running the check there does help.
+func TestAFailureOnAnotherTreeAsksForThisOne(t *testing.T) {
+	w := newWorld(t, newLane(t, laneID, seal.ClassIsolated))
+	fails(&w.facts)
+	in := w.build()
+	in.Tree = gate.Tree{SHA256: digest("tree-2"), Source: "worktree"}
+	c := only(t, gate.Evaluate(in))
+	b := c.Bases[0]
+	if c.Signal != gate.Red || b.Code != gate.CheckNotPassing || !strings.HasPrefix(b.Sentence, "the check failed on another tree") || !strings.HasPrefix(b.Fix, "striatum verifier run --check ") {
+		t.Errorf("%s: %+v", c.Signal, b)
+	}
+}
+
 // TestAttemptsAreThoseOnTheJudgedTree: a claim that was checked on another tree
 // does not show that one's attempts as this one's.
 func TestAttemptsAreThoseOnTheJudgedTree(t *testing.T) {
