@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -21,7 +23,8 @@ func newExplain(f *cli.Factory) *cobra.Command {
 		Long: `Record an operator's reason for a receipt that failed, so that it no longer
 speaks against later ones for the same inputs, or for a receipt that is missing
 from a lane's chain. The reason is a new row in the store; nothing is changed or
-taken away, and the gate's reports show it.
+taken away, and the gate's reports show it. SEAL may be the first digits of the
+seal of a receipt that the worktree has a copy of.
 
 It takes the operator token that "striatum init" showed: in a file named by
 --token-file or by STRIATUM_TOKEN_FILE.`,
@@ -37,6 +40,13 @@ It takes the operator token that "striatum init" showed: in a file named by
 }
 
 func explain(ctx context.Context, f *cli.Factory, name, reason, tokenFile string) (err error) {
+	if !seal.ValidDigest(name) {
+		path, err := find(f, "explain the receipt", name)
+		if err != nil {
+			return err
+		}
+		name, _ = strings.CutSuffix(filepath.Base(path), suffix)
+	}
 	if !seal.ValidDigest(name) {
 		return problem.New(problem.Usage, "explain the receipt", fmt.Sprintf("%q is not a seal of 64 hex digits", name), "take it from `striatum gate read -v` or `striatum receipt show`")
 	}

@@ -16,6 +16,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -25,6 +29,7 @@ import (
 	"striatum/internal/problem"
 	"striatum/receipt"
 	"striatum/seal"
+	"striatum/snapshot"
 )
 
 // maxRead bounds the files that are read whole. It is more than any of them
@@ -34,9 +39,48 @@ const maxRead = 16 << 20
 // New returns the command.
 func New(f *cli.Factory) *cobra.Command {
 	return cli.Parent("receipt", "Show, verify and explain receipts",
-		"  striatum receipt show .striatum/receipts/SEAL.receipt.json\n  striatum receipt verify .striatum/receipts/SEAL.receipt.json",
+		"  striatum receipt show SEAL\n  striatum receipt verify SEAL",
 		newShow(f), newVerify(f), newExplain(f))
 }
+
+// sealPrefix matches the beginning of a seal, as `verifier run` prints it, or all of it.
+var sealPrefix = regexp.MustCompile(`^[0-9a-f]{8,64}$`)
+
+// find returns the path of a receipt, which the user names by its file or by the
+// beginning of its seal: then of the copy in the worktree, if there is one.
+func find(f *cli.Factory, what, name string) (string, error) {
+	if !sealPrefix.MatchString(name) {
+		return name, nil
+	}
+	if _, err := os.Lstat(name); err == nil {
+		return name, nil
+	}
+	dir, err := f.Getwd()
+	if err != nil {
+		return "", problem.Wrap(problem.Usage, err, what, "name the receipt's file")
+	}
+	if dir, err = snapshot.FindTop(dir); err != nil {
+		return "", err
+	}
+	dir = filepath.Join(dir, ".striatum", "receipts")
+	copies, err := filepath.Glob(filepath.Join(globbing.Replace(dir), name+"*"+suffix))
+	if err != nil {
+		return "", fmt.Errorf("look for receipts in %q: %w", dir, err)
+	}
+	switch len(copies) {
+	case 0:
+		return "", problem.New(problem.Usage, what, fmt.Sprintf("there is no file %q, and no receipt in %q whose seal begins so", name, dir), "`striatum gate read -v` names the receipts of claims")
+	case 1:
+		return copies[0], nil
+	}
+	return "", problem.New(problem.Usage, what, fmt.Sprintf("%d receipts in %q have a seal that begins with %s", len(copies), dir, name), "give more of its digits")
+}
+
+// suffix ends the name of a receipt's copy, after its seal.
+const suffix = ".receipt.json"
+
+// globbing escapes what filepath.Glob does not take literally.
+var globbing = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
 
 // readFile reads a file that the user named.
 func readFile(what, path string) ([]byte, error) {

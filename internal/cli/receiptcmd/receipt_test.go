@@ -372,3 +372,33 @@ func TestExplainTakesAnOperator(t *testing.T) {
 		t.Errorf("a receipt that the store does not know is explained: %s", errs)
 	}
 }
+
+// TestAReceiptIsNamedByItsSeal: the first digits of a seal, as a run prints them,
+// name the copy in the worktree.
+func TestAReceiptIsNamedByItsSeal(t *testing.T) {
+	u := newUser(t)
+	u.dir = filepath.Join(u.dir, "a[b*?")
+	dir := filepath.Join(u.dir, ".striatum", "receipts")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	env, sealed := u.homeReceipt(unchanged)
+	name := ".striatum/receipts/" + sealed.SealDigest
+	u.write(name+".receipt.json", env)
+	u.write(name+".sigstore.json", env)
+	for _, given := range []string{sealed.SealDigest, sealed.SealDigest[:12], sealed.SealDigest[:8]} {
+		for _, command := range []string{"show", "verify"} {
+			code, out, errs := u.run(command, given)
+			check(t, code, 0, out+errs, sealed.SealDigest)
+		}
+	}
+	code, _, errs := u.run("show", "0123456789ab")
+	check(t, code, 2, errs, "no receipt in", "hint: `striatum gate read -v`")
+	code, _, errs = u.run("show", sealed.SealDigest[:7])
+	check(t, code, 2, errs, "there is no file")
+	u.write(".striatum/receipts/"+sealed.SealDigest[:12]+strings.Repeat("0", 52)+".receipt.json", env)
+	code, _, errs = u.run("show", sealed.SealDigest[:12])
+	check(t, code, 2, errs, "2 receipts in", "hint: give more of its digits")
+	code, _, errs = u.run("explain", sealed.SealDigest[:16], "--reason", "x")
+	check(t, code, 3, errs, "may not do that")
+}

@@ -19,12 +19,13 @@ const maxShown = 20
 func newShow(f *cli.Factory) *cobra.Command {
 	var out cli.Output
 	cmd := &cobra.Command{
-		Use:   "show FILE",
+		Use:   "show FILE|SEAL",
 		Short: "Print a receipt for people, without trusting it",
-		Long: `Print what a receipt says. The signature is not looked at: "receipt verify"
+		Long: `Print what a receipt says, of a file or, by the first digits of its seal, of the
+copy in the worktree. The signature is not looked at: "receipt verify"
 does that. A receipt that contradicts itself is refused (exit 3), a file that is
 no receipt is invalid (exit 6), a missing file is a mistake of usage (exit 2).`,
-		Example: "  striatum receipt show .striatum/receipts/SEAL.receipt.json\n  striatum receipt show SEAL.receipt.json --output json",
+		Example: "  striatum receipt show SEAL\n  striatum receipt show SEAL.receipt.json --output json",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return show(f, args[0], out)
@@ -36,6 +37,10 @@ no receipt is invalid (exit 6), a missing file is a mistake of usage (exit 2).`,
 
 func show(f *cli.Factory, path string, out cli.Output) error {
 	const what = "show the receipt"
+	path, err := find(f, what, path)
+	if err != nil {
+		return err
+	}
 	data, err := readFile(what, path)
 	if err != nil {
 		return err

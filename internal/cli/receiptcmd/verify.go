@@ -58,9 +58,10 @@ type Verdict struct {
 func newVerify(f *cli.Factory) *cobra.Command {
 	var o verifyOptions
 	cmd := &cobra.Command{
-		Use:   "verify FILE",
+		Use:   "verify FILE|SEAL",
 		Short: "Check a receipt's signature and seal, offline",
-		Long: `Check that a receipt was signed by a known lane and is as it was signed. What
+		Long: `Check that a receipt, of a file or, by the first digits of its seal, of the copy
+in the worktree, was signed by a known lane and is as it was signed. What
 the check came to is printed and does not change the exit code: "gate check"
 judges claims.
 
@@ -91,6 +92,10 @@ something else, or the manifest is another one; 6 the file is not a receipt.`,
 
 func verify(ctx context.Context, f *cli.Factory, o verifyOptions) error {
 	const what = "verify the receipt"
+	var err error
+	if o.path, err = find(f, what, o.path); err != nil {
+		return err
+	}
 	data, err := readFile(what, o.path)
 	if err != nil {
 		return err

@@ -170,7 +170,7 @@ func notes(outcomes []verifier.Outcome) string {
 		fmt.Fprintf(&b, "  %s: %s\n", cli.Escape(strings.Join(n.checks, ", ")), cli.Escape(n.text))
 	}
 	if more > 0 {
-		fmt.Fprintf(&b, "  and %d more; the receipts have all: striatum receipt show .striatum/receipts/*.receipt.json\n", more)
+		fmt.Fprintf(&b, "  and %d more; the receipts have all: striatum receipt show SEAL\n", more)
 	}
 	return b.String()
 }
