@@ -107,14 +107,14 @@ func (r *run) dependencyLayer(ctx context.Context, imports []string, std, dir st
 const maxListed = 32 << 20
 
 // goList lists the files of every package below the imports, by kind.
-var goList = []string{"list", "-deps", "-json=Standard,Dir,CgoFiles,CFiles,CXXFiles,MFiles,HFiles,FFiles,SFiles,SwigFiles,SwigCXXFiles,SysoFiles"}
+var goList = []string{"list", "-deps", "-json=Standard,Dir,CgoFiles,CFiles,CXXFiles,MFiles,FFiles,SFiles,SwigFiles,SwigCXXFiles,SysoFiles"}
 
 // listedPackage is what goList says of one package.
 type listedPackage struct {
 	Standard                                                            bool
 	Dir                                                                 string
 	CgoFiles, CFiles, CXXFiles, MFiles, FFiles, SwigFiles, SwigCXXFiles []string
-	HFiles, SFiles, SysoFiles                                           []string
+	SFiles, SysoFiles                                                   []string
 }
 
 // pure reports whether each listed package compiles to the same wherever it is
@@ -134,30 +134,45 @@ func (r *run) pure(list []byte) bool {
 		if !ok || len(slices.Concat(p.CgoFiles, p.CFiles, p.CXXFiles, p.MFiles, p.FFiles, p.SwigFiles, p.SwigCXXFiles, p.SysoFiles)) > 0 {
 			return false
 		}
-		for _, name := range slices.Concat(p.SFiles, p.HFiles) {
-			data, err := os.ReadFile(filepath.Join(r.modules.Dir, dir, name))
-			if err != nil || !includesOwn(data) {
+		seen := map[string]bool{}
+		for _, name := range p.SFiles {
+			if !includesOwn(filepath.Join(r.modules.Dir, dir), name, seen) {
 				return false
 			}
 		}
 	}
 }
 
-// ownInclude is what may follow the word include in an assembly file: the name of
-// a file of its package or of Go's own.
-var ownInclude = regexp.MustCompile(`^[ \t]+"[A-Za-z0-9_.-]+"`)
+// goIncludes are the files that the go command gives every assembly file.
+var goIncludes = []string{"asm_amd64.h", "asm_ppc64x.h", "asm_riscv64.h", "funcdata.h", "go_asm.h", "textflag.h"}
 
-func includesOwn(source []byte) bool {
-	for {
+// ownInclude is what may follow the word include in an assembly file.
+var ownInclude = regexp.MustCompile(`^[ \t]+"([A-Za-z0-9_.-]+)"`)
+
+// includesOwn reports whether a package's assembly file, and what it includes,
+// includes nothing but files of the package, where the assembler looks first, and
+// Go's own. Whatever else has the word include in it counts as more.
+func includesOwn(dir, name string, seen map[string]bool) bool {
+	if seen[name] {
+		return true
+	}
+	seen[name] = true
+	source, err := os.ReadFile(filepath.Join(dir, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return slices.Contains(goIncludes, name)
+	}
+	for err == nil {
 		_, after, found := bytes.Cut(source, []byte("include"))
 		if !found {
 			return true
 		}
-		if !ownInclude.Match(after) {
+		m := ownInclude.FindSubmatch(after)
+		if m == nil || !includesOwn(dir, string(m[1]), seen) {
 			return false
 		}
 		source = after
 	}
+	return false
 }
 
 // dependencyPrograms are go commands on imports, in a module that has the check's

@@ -10,21 +10,36 @@ import (
 )
 
 func TestAssemblyMayIncludeItsOwnFilesOnly(t *testing.T) {
+	dir := t.TempDir()
+	put := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("own.h", "#include \"textflag.h\"\n#include \"deep.inc\"\n")
+	put("deep.inc", "#include \"own.h\"\n")
+	put("bad_windows.h", "#include \"/workspace/a.h\"\n")
+	put("behind.h", "#include \"bad_windows.h\"\n")
 	for source, want := range map[string]bool{
-		"":                                    true,
-		"TEXT ·f(SB),0,$0\n\tRET\n":           true,
-		"#include \"textflag.h\"\n":           true,
-		"# include\t\"go_asm.h\"\n":           true,
-		"#include \"a.h\"\n#include \"b.h\"":  true,
-		"#include \"/workspace/a.h\"":         false,
-		"#include \"../a.h\"":                 false,
-		"#include <a.h>":                      false,
-		"#include\\\n\"/a.h\"":                false,
-		"#include/**/\"/workspace/a.h\"":      false,
-		"#include \"a.h\"\n#include \"/a.h\"": false,
-		"// this may include anything":        false,
+		"":                          true,
+		"TEXT ·f(SB),0,$0\n\tRET\n": true,
+		"#include \"textflag.h\"\n": true,
+		"# include\t\"go_asm.h\"\n": true,
+		"#include \"own.h\"\n#include \"funcdata.h\"": true,
+		"#include \"bad_windows.h\"":                  false,
+		"#include \"behind.h\"":                       false,
+		"#include \"absent.h\"":                       false,
+		"#include \"/workspace/a.h\"":                 false,
+		"#include \"../a.h\"":                         false,
+		"#include \"..\"":                             false,
+		"#include <textflag.h>":                       false,
+		"#include\\\n\"/a.h\"":                        false,
+		"#include/**/\"/workspace/a.h\"":              false,
+		"#include \"own.h\"\n#include \"/a.h\"":       false,
+		"// this may include anything":                false,
 	} {
-		if got := includesOwn([]byte(source)); got != want {
+		put("f.s", source)
+		if got := includesOwn(dir, "f.s", map[string]bool{}); got != want {
 			t.Errorf("%q: got %v", source, got)
 		}
 	}
