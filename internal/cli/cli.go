@@ -201,11 +201,16 @@ func Parent(use, short, example string, children ...*cobra.Command) *cobra.Comma
 		Use: use, Short: short, Example: example,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return problem.New(problem.Usage, fmt.Sprintf("unknown command %q for %q", args[0], cmd.CommandPath()), "", fmt.Sprintf("run %q", cmd.CommandPath()+" --help"))
+				hint := fmt.Sprintf("run %q", cmd.CommandPath()+" --help")
+				if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+					hint = fmt.Sprintf("did you mean %q?", cmd.CommandPath()+" "+near[0])
+				}
+				return problem.New(problem.Usage, fmt.Sprintf("unknown command %q for %q", args[0], cmd.CommandPath()), "", hint)
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		SuggestionsMinimumDistance: 2,
 	}
 	cmd.AddCommand(children...)
 	return cmd

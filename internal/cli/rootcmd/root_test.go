@@ -77,3 +77,20 @@ func TestUnknownCommandsAndFlagsAreUsageErrors(t *testing.T) {
 		}
 	}
 }
+
+func TestAMisspeltCommandIsMetWithTheNearestOne(t *testing.T) {
+	for args, want := range map[string]string{
+		"gate chekc": `hint: did you mean "striatum gate check"?`, "verifer run": `hint: did you mean "striatum verifier"?`, "frobnicate": `hint: run "striatum --help"`,
+	} {
+		if code, _, stderr := run(t, strings.Fields(args)...); code != 2 || !strings.Contains(stderr, want) {
+			t.Errorf("%s: exit %d, stderr %q, want %q", args, code, stderr, want)
+		}
+	}
+}
+
+func TestVersionIsAlsoAFlag(t *testing.T) {
+	code, stdout, stderr := run(t, "--version")
+	if code != 0 || stderr != "" || !strings.HasPrefix(stdout, "striatum ") || strings.Count(stdout, "\n") != 1 {
+		t.Errorf("exit %d, stdout %q, stderr %q", code, stdout, stderr)
+	}
+}
