@@ -152,7 +152,7 @@ func Digest(ctx context.Context, root string, opt Options) (Snapshot, error) {
 
 // FindTop returns the worktree that dir lies in: the nearest folder from dir
 // upwards that holds .git or verification/workflow.json, else dir; always the
-// real path. The error is a RefusedError if dir is no folder.
+// real path. The error is a problem of kind Usage if dir is no folder.
 func FindTop(dir string) (string, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -160,10 +160,10 @@ func FindTop(dir string) (string, error) {
 	}
 	real, err := filepath.EvalSymlinks(abs)
 	if err != nil {
-		return "", notAFolder(dir, err)
+		return "", noWorktree(dir, err)
 	}
 	if info, err := os.Stat(real); err != nil || !info.IsDir() {
-		return "", notAFolder(dir, err)
+		return "", noWorktree(dir, err)
 	}
 	for at := real; ; at = filepath.Dir(at) {
 		for _, mark := range []string{".git", filepath.Join("verification", "workflow.json")} {
@@ -177,12 +177,20 @@ func FindTop(dir string) (string, error) {
 	}
 }
 
+func noWorktree(dir string, err error) error {
+	return problem.New(problem.Usage, "find the worktree at "+Quote(dir), whyNoFolder(err), "name the folder of the project with --worktree")
+}
+
 func notAFolder(dir string, err error) error {
-	why := "it is not a directory"
-	if errors.Is(err, fs.ErrNotExist) {
-		why = "there is no such directory"
-	} else if err != nil && !errors.Is(err, fs.ErrInvalid) {
-		why = err.Error()
+	return refuse(dir, whyNoFolder(err), "name the folder of the project with --worktree")
+}
+
+func whyNoFolder(err error) string {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "there is no such directory"
+	case err != nil && !errors.Is(err, fs.ErrInvalid):
+		return err.Error()
 	}
-	return refuse(dir, why, "name the folder of the project with --worktree")
+	return "it is not a directory"
 }

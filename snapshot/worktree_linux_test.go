@@ -431,7 +431,7 @@ func TestFindTop(t *testing.T) {
 	}
 	for _, dir := range []string{"none/d/f", "nothing"} {
 		_, err := FindTop(filepath.Join(base, dir))
-		wantProblem(t, err, problem.Refused, "director")
+		wantProblem(t, err, problem.Usage, "director")
 	}
 }
 

@@ -108,7 +108,7 @@ func (o *generateOptions) run() error {
 	}
 	top, err := snapshot.FindTop(o.dir)
 	if err != nil {
-		return problem.Wrap(problem.Usage, err, "find the worktree", "name a folder that exists with --dir")
+		return problem.Wrap(problem.Usage, err, "generate the workflow", "name a folder that exists with --dir")
 	}
 	root, err := worktree.Open(top)
 	if err != nil {
