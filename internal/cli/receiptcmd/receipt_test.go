@@ -402,3 +402,15 @@ func TestAReceiptIsNamedByItsSeal(t *testing.T) {
 	code, _, errs = u.run("explain", sealed.SealDigest[:16], "--reason", "x")
 	check(t, code, 3, errs, "may not do that")
 }
+
+// TestNoHomeIsMadeForLookingAtAReceipt: without a home nobody's key is known.
+func TestNoHomeIsMadeForLookingAtAReceipt(t *testing.T) {
+	u := newUser(t)
+	env, _ := receipttest.Sign(t, receipttest.Facts(), receipttest.Key(t, 7))
+	u.write("r.json", env)
+	code, _, errs := u.run("verify", "%s/r.json")
+	check(t, code, 3, errs, "nobody here knows the key", "hint: name the lane's public key with --key")
+	if _, err := os.Stat(u.env["STRIATUM_HOME"]); !os.IsNotExist(err) {
+		t.Errorf("a home was made: %v", err)
+	}
+}
