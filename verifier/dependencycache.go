@@ -86,10 +86,9 @@ func (r *run) dependencyLayer(ctx context.Context, imports []string, std, dir st
 	}
 	defer func() { r.drop(vol) }()
 	if pure {
-		var out tail
 		programs := append(r.dependencyPrograms(imports, []string{"build"}, []string{"vet"}, []string{"test", "-count=1", "-exec=/bin/true"}),
 			program(sandbox.InitPath, []string{"fresh", gocheck.CacheDir, outLayer}, "/", nil))
-		_, err = r.compileLayer(ctx, limits, programs, out.streams, append(shared, sandbox.Mount{Kind: sandbox.Output, Volume: vol, Target: outLayer})...)
+		_, err = r.compileLayer(ctx, limits, programs, nil, append(shared, sandbox.Mount{Kind: sandbox.Output, Volume: vol, Target: outLayer})...)
 	}
 	if errors.Is(err, errLimit) { // what was collected may be incomplete
 		r.drop(vol)
@@ -127,7 +126,7 @@ func (r *run) pure(list []byte) bool {
 		if err := dec.Decode(&p); err != nil {
 			return errors.Is(err, io.EOF)
 		}
-		if p.Standard || p.Dir == path.Join(gocheck.WorkDir, "warm") {
+		if p.Standard || p.Dir == path.Join(gocheck.WorkDir, warmDir) {
 			continue
 		}
 		dir, ok := strings.CutPrefix(p.Dir, gocheck.ModuleDir+"/")
@@ -178,18 +177,8 @@ func includesOwn(dir, name string, seen map[string]bool) bool {
 // dependencyPrograms are go commands on imports, in a module that has the check's
 // go.mod and go.sum. What `go test` would run there -exec replaces.
 func (r *run) dependencyPrograms(imports []string, commands ...[]string) []sandbox.Program {
-	var all strings.Builder
-	for _, name := range imports {
-		fmt.Fprintf(&all, "import _ %q\n", name)
-	}
-	files := []sandbox.File{telemetryOff}
-	for name, data := range map[string]string{
-		"go.mod": string(r.source.files.Mods[0]), "go.sum": string(r.source.files.Sums[0]),
-		"warm/warm.go":      "package warm\n\n" + all.String(),
-		"warm/warm_test.go": "package warm\n\nimport \"testing\"\n\nfunc Test(*testing.T) {}\n",
-	} {
-		files = append(files, sandbox.File{Path: path.Join(gocheck.WorkDir, name), Mode: 0o644, Data: []byte(data)})
-	}
+	files := append(warmPackage(imports), telemetryOff,
+		warmFile("go.mod", string(r.source.files.Mods[0])), warmFile("go.sum", string(r.source.files.Sums[0])))
 	var programs []sandbox.Program
 	for _, args := range commands {
 		if tags := r.source.params.Tags; len(tags) > 0 {

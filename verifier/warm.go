@@ -185,20 +185,29 @@ var warmImports = []string{
 // warmPrograms compile the standard library, and vet as `go vet` and as `go
 // test` do what most tests import of it.
 func warmPrograms(tc toolchain.Toolchain, env gocheck.Environment) []sandbox.Program {
-	var imports strings.Builder
-	for _, name := range warmImports {
-		fmt.Fprintf(&imports, "import _ %q\n", name)
-	}
 	run := func(args ...string) sandbox.Program { return program(tc.Go, args, gocheck.WorkDir, env.List()) }
 	first := run("build", "std")
-	for name, data := range map[string]string{
-		"go.mod":       "module warm.invalid\n\ngo " + strings.TrimPrefix(tc.Version, "go") + "\n",
-		"warm.go":      "package warm\n\n" + imports.String(),
-		"warm_test.go": "package warm\n\nimport \"testing\"\n\nfunc Test(*testing.T) {}\n",
-	} {
-		first.Files = append(first.Files, sandbox.File{Path: path.Join(gocheck.WorkDir, name), Mode: 0o644, Data: []byte(data)})
-	}
+	first.Files = append(warmPackage(warmImports), warmFile("go.mod", "module warm.invalid\n\ngo "+strings.TrimPrefix(tc.Version, "go")+"\n"))
 	return []sandbox.Program{first, run("vet", "./..."), run("test", "-count=1", "./...")}
+}
+
+// warmDir is the package of a warming module, in its folder.
+const warmDir = "warm"
+
+// warmPackage is a package that imports names, with a test.
+func warmPackage(names []string) []sandbox.File {
+	var imports strings.Builder
+	for _, name := range names {
+		fmt.Fprintf(&imports, "import _ %q\n", name)
+	}
+	return []sandbox.File{
+		warmFile(warmDir+"/warm.go", "package warm\n\n"+imports.String()),
+		warmFile(warmDir+"/warm_test.go", "package warm\n\nimport \"testing\"\n\nfunc Test(*testing.T) {}\n"),
+	}
+}
+
+func warmFile(name, text string) sandbox.File {
+	return sandbox.File{Path: path.Join(gocheck.WorkDir, name), Mode: 0o644, Data: []byte(text)}
 }
 
 // tail keeps the last bytes of what several programs print.

@@ -69,7 +69,11 @@ func pinFor(home, tree, content string) error {
 	if err != nil {
 		return err
 	}
-	intent, path, err := intentOf(tree)
+	files, err := embedded.PolicyFiles(tree)
+	if err != nil {
+		return err
+	}
+	intent, path, err := files.Intent()
 	if err != nil {
 		return err
 	}

@@ -80,7 +80,11 @@ func (o *pinOptions) execute(ctx context.Context, f *cli.Factory) (err error) {
 	seen, err := s.lane.Observe(ctx, verifier.Request{
 		RepositoryID: s.repo.ID, Requester: s.principal.String(), Root: s.worktree.Path, Wait: o.wait,
 		Select: func(tree string) (verifier.Selection, error) {
-			intent, path, err := intentOf(tree)
+			files, err := embedded.PolicyFiles(tree)
+			if err != nil {
+				return verifier.Selection{}, err
+			}
+			intent, path, err := files.Intent()
 			if err != nil {
 				return verifier.Selection{}, err
 			}
@@ -89,9 +93,15 @@ func (o *pinOptions) execute(ctx context.Context, f *cli.Factory) (err error) {
 			if err != nil {
 				return verifier.Selection{}, err
 			}
-			checks, err := toolchainChecks(tree)
+			w, _, err := files.Workflow()
 			if err != nil {
 				return verifier.Selection{}, err
+			}
+			var checks []workflow.CheckRef
+			for _, c := range w.Checks() {
+				if workflow.ToolchainBuiltin(c.Uses) {
+					checks = append(checks, c.CheckRef)
+				}
 			}
 			return pinnable(rows, checks, f.Streams)
 		},
@@ -135,34 +145,6 @@ func (o *pinOptions) execute(ctx context.Context, f *cli.Factory) (err error) {
 	}
 	f.Streams.Notef("wrote %s", cli.Escape(path))
 	return nil
-}
-
-// intentOf reads the intent of the tree; one without entries if there is none.
-func intentOf(tree string) (intent allowlist.Intent, intentPath string, err error) {
-	files, err := embedded.PolicyFiles(tree)
-	if err != nil {
-		return allowlist.Intent{}, "", err
-	}
-	return files.Intent()
-}
-
-// toolchainChecks are the checks of the tree's workflow whose toolchain is pinned.
-func toolchainChecks(tree string) ([]workflow.CheckRef, error) {
-	files, err := embedded.PolicyFiles(tree)
-	if err != nil {
-		return nil, err
-	}
-	w, _, err := files.Workflow()
-	if err != nil {
-		return nil, err
-	}
-	var checks []workflow.CheckRef
-	for _, c := range w.Checks() {
-		if workflow.ToolchainBuiltin(c.Uses) {
-			checks = append(checks, c.CheckRef)
-		}
-	}
-	return checks, nil
 }
 
 // pinnable selects every entry that is filled and every check whose toolchain is

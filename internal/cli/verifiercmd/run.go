@@ -109,12 +109,16 @@ func (o *runOptions) execute(ctx context.Context, f *cli.Factory) (err error) {
 		RepositoryID: s.repo.ID, RunID: o.run, Requester: s.principal.String(),
 		Root: s.worktree.Path, Commit: o.commit, Wait: o.wait,
 		Select: func(tree string) (verifier.Selection, error) {
-			sel, declared, err := o.selection(tree)
+			files, err := embedded.PolicyFiles(tree)
+			if err != nil {
+				return verifier.Selection{}, err
+			}
+			sel, declared, err := o.selection(files)
 			b.declared = declared
 			if err != nil {
 				return sel, err
 			}
-			return sel, pinned(&sel, tree, func(intentPath string) (*allowlist.Pins, string, error) {
+			return sel, pinned(&sel, files, func(intentPath string) (*allowlist.Pins, string, error) {
 				return s.pins(ctx, intentPath)
 			}, s.fingerprint)
 		},
@@ -136,12 +140,8 @@ func (o *runOptions) execute(ctx context.Context, f *cli.Factory) (err error) {
 	return nil
 }
 
-// selection reads the frozen tree's workflow and chooses the checks.
-func (o *runOptions) selection(tree string) (verifier.Selection, []claim.Claim, error) {
-	files, err := embedded.PolicyFiles(tree)
-	if err != nil {
-		return verifier.Selection{}, nil, err
-	}
+// selection reads the workflow among the frozen tree's files and chooses the checks.
+func (o *runOptions) selection(files daemon.Files) (verifier.Selection, []claim.Claim, error) {
 	_, policy, err := files.Document()
 	if err != nil {
 		return verifier.Selection{}, nil, err
@@ -197,11 +197,11 @@ func named(known map[string]workflow.CheckRef) []string {
 // pinned adds what the intent and this host's pins say of the checks that are
 // pinned: those that are not builtins, and builtins with their toolchain. One that
 // is unfilled or unpinned ends the run before anything is executed.
-func pinned(sel *verifier.Selection, tree string, pins func(intentPath string) (*allowlist.Pins, string, error), fingerprint string) error {
+func pinned(sel *verifier.Selection, files daemon.Files, pins func(intentPath string) (*allowlist.Pins, string, error), fingerprint string) error {
 	if !slices.ContainsFunc(sel.Checks, func(c workflow.CheckRef) bool { return c.External() || workflow.ToolchainBuiltin(c.Uses) }) {
 		return nil
 	}
-	intent, path, err := intentOf(tree)
+	intent, path, err := files.Intent()
 	if err != nil {
 		return err
 	}
