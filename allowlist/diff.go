@@ -1,6 +1,11 @@
 package allowlist
 
-import "fmt"
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
 
 // name is what a part of a closure is known by.
 func (c ClosurePart) name() string {
@@ -46,4 +51,40 @@ func ClosureDiff(before, after []ClosurePart) []string {
 		}
 	}
 	return out
+}
+
+// DefinitionDiff says which files tell two definitions apart, by their lines of
+// the tree's manifest ("mode sha256 size path"); nil if either is not known.
+func DefinitionDiff(before, after string) []string {
+	if before == "" || after == "" {
+		return nil
+	}
+	var out []string
+	old := map[string]string{}
+	for line := range strings.Lines(before) {
+		name, state := definitionLine(line)
+		old[name] = state
+	}
+	for line := range strings.Lines(after) {
+		name, state := definitionLine(line)
+		was, ok := old[name]
+		switch {
+		case !ok:
+			out = append(out, fmt.Sprintf("%s is new in the definition (%s)", name, state))
+		case was != state:
+			out = append(out, fmt.Sprintf("%s was %s and is %s", name, was, state))
+		}
+		delete(old, name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(old)) {
+		out = append(out, name+" is no longer in the definition")
+	}
+	return out
+}
+
+// definitionLine takes a line of the manifest apart: the path, as it is written
+// there, and what is before it.
+func definitionLine(line string) (name, state string) {
+	fields := strings.SplitN(strings.TrimSuffix(line, "\n"), " ", 4)
+	return fields[len(fields)-1], strings.Join(fields[:len(fields)-1], " ")
 }

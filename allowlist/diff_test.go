@@ -18,3 +18,17 @@ func TestClosureDiffNamesEachPart(t *testing.T) {
 		t.Errorf("equal closures differ: %q", got)
 	}
 }
+
+func TestDefinitionDiffNamesEachFile(t *testing.T) {
+	const before = "100644 aa 1 conf.yml\n100755 bb 2 \"tools/\\303\\244 b.py\"\n100644 cc 3 gone\n"
+	const after = "100644 aa 1 conf.yml\n100644 bb 2 \"tools/\\303\\244 b.py\"\n100644 dd 4 new\n"
+	want := []string{
+		`"tools/\303\244 b.py" was 100755 bb 2 and is 100644 bb 2`, "new is new in the definition (100644 dd 4)", "gone is no longer in the definition",
+	}
+	if got := DefinitionDiff(before, after); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := append(DefinitionDiff(before, before), DefinitionDiff("", after)...); got != nil {
+		t.Errorf("equal or unknown definitions differ: %q", got)
+	}
+}

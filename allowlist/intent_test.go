@@ -365,3 +365,29 @@ func FuzzIntentParse(f *testing.F) {
 		}
 	})
 }
+
+// TestTheDocumentedEntryIsTheExample keeps docs/external-checks.md and the folder
+// that a test of the lane runs the same.
+func TestTheDocumentedEntryIsTheExample(t *testing.T) {
+	page, err := os.ReadFile("../docs/external-checks.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(page), "```json\n")
+	text, _, _ := strings.Cut(rest, "```")
+	example, err := os.ReadFile("../examples/schema/allowlist.intent.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented, err := ParseIntent([]byte(`{"schema_version": "` + IntentSchemaVersion + `", "checks": [` + text + `]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown, err := ParseIntent(example)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(shown, documented); diff != "" {
+		t.Errorf("the example and the page differ: %s", diff)
+	}
+}

@@ -126,6 +126,7 @@ func TestImpossiblePinsAreNotSigned(t *testing.T) {
 		"negative size":  func(p *Pins) { p.Checks[0].Closure[0].Size = new(int64(-1)) },
 		"empty part":     func(p *Pins) { p.Checks[0].Closure[2] = ClosurePart{} },
 		"tree":           func(p *Pins) { p.Checks[0].Closure[2].Tree = "other" },
+		"definition":     func(p *Pins) { p.Checks[0].Definition = "100644 aa 1 check.py\n" },
 		"time":           func(p *Pins) { p.Checks[0].ObservedAt = "2026-01-02" },
 		"zone":           func(p *Pins) { p.Checks[0].ObservedAt = "2026-01-02T03:04:05+01:00" },
 		"twice":          func(p *Pins) { p.Checks = append(p.Checks, p.Checks[0]) },

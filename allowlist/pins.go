@@ -36,16 +36,20 @@ type Pins struct {
 
 // Pin is the observed bytes behind one check.
 type Pin struct {
-	ID            string          `json:"id"`
-	CheckDigest   string          `json:"check_digest"`
-	Argv          []string        `json:"argv"`
-	ResolvedPath  string          `json:"resolved_path"`
-	BinarySHA256  string          `json:"binary_sha256"`
-	Closure       []ClosurePart   `json:"closure"`
-	ClosureSHA256 string          `json:"closure_sha256"`
-	ObservedAt    string          `json:"observed_at"`
-	ObservedBy    string          `json:"observed_by"`
-	Posture       receipt.Posture `json:"posture"`
+	ID            string        `json:"id"`
+	CheckDigest   string        `json:"check_digest"`
+	Argv          []string      `json:"argv"`
+	ResolvedPath  string        `json:"resolved_path"`
+	BinarySHA256  string        `json:"binary_sha256"`
+	Closure       []ClosurePart `json:"closure"`
+	ClosureSHA256 string        `json:"closure_sha256"`
+	// Definition are the lines of the tree's manifest that the closure's
+	// definition is the digest of; absent where there is none, and from pins of
+	// earlier versions.
+	Definition string          `json:"definition,omitempty"`
+	ObservedAt string          `json:"observed_at"`
+	ObservedBy string          `json:"observed_by"`
+	Posture    receipt.Posture `json:"posture"`
 }
 
 // ClosurePart is one of: a file {path, sha256, size}; a folder {root,
@@ -201,6 +205,9 @@ func (p Pin) validate() error {
 			return fmt.Errorf("/closure/%d: neither a file, a folder, the definition nor an image", i)
 		}
 	}
+	if p.Definition != "" && seal.SHA256Hex([]byte(p.Definition)) != DefinitionDigest(p.Closure) {
+		return errors.New("/definition: not what the closure has the digest of")
+	}
 	digest, err := ClosureDigest(p.Closure)
 	if err != nil {
 		return fmt.Errorf("/closure: %w", err)
@@ -209,6 +216,17 @@ func (p Pin) validate() error {
 		return errors.New("/closure_sha256: not the digest of closure")
 	}
 	return nil
+}
+
+// DefinitionDigest returns the digest of the definition in a closure, empty if it
+// has none.
+func DefinitionDigest(parts []ClosurePart) string {
+	for _, c := range parts {
+		if c.Tree != "" {
+			return c.SHA256
+		}
+	}
+	return ""
 }
 
 func (c ClosurePart) valid() bool {

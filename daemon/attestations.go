@@ -80,10 +80,12 @@ type Attestable struct {
 	// Active is the attestation that says this already, Before the last active
 	// one that says something else of a check with this id; nil: none.
 	Active, Before *AttestationInfo
-	// BeforeDefinition and BeforeClosure are what Before was about; nil where the
-	// store knows their digests only.
+	// BeforeDefinition, BeforeClosure and BeforeFiles (the lines that the closure's
+	// definition is the digest of) are what Before was about; nil where the store
+	// knows their digests only.
 	BeforeDefinition []byte
 	BeforeClosure    []allowlist.ClosurePart
+	BeforeFiles      []byte
 }
 
 // Stop is a basis that keeps a claim at ASSERTED whatever is attested.
@@ -329,14 +331,17 @@ func (s *Service) stops(own []allowlist.Stop, lane gate.Lane) []Stop {
 	return out
 }
 
-// keepAttested keeps the bytes behind the two digests, by which the next
+// keepAttested keeps the bytes behind the digests, by which the next
 // attestation of the check finds them to compare.
 func keepAttested(ctx context.Context, w store.Writer, a Attestable) error {
 	closure, err := seal.Canonical(a.Pin.Closure)
 	if err != nil {
 		return fmt.Errorf("keep what is attested: %w", err)
 	}
-	for _, data := range [][]byte{a.Definition, closure} {
+	for _, data := range [][]byte{a.Definition, closure, []byte(a.Pin.Definition)} {
+		if len(data) == 0 {
+			continue // a toolchain has no definition in the tree
+		}
 		if _, err := w.PutBlob(ctx, data); err != nil {
 			return err
 		}
@@ -372,7 +377,10 @@ func compareAttested(ctx context.Context, r store.Reader, a *Attestable) error {
 	if err := seal.Decode(closure, &a.BeforeClosure, seal.Limits{Bytes: allowlist.MaxPinsBytes, Depth: allowlist.MaxDepth}); err != nil {
 		return fmt.Errorf("%w: what was attested: %w", store.ErrCorrupt, err)
 	}
-	return nil
+	if files := allowlist.DefinitionDigest(a.BeforeClosure); files != "" {
+		a.BeforeFiles, err = blob(ctx, r, files)
+	}
+	return err
 }
 
 // blob reads the bytes with that digest; nil if the store does not have them.

@@ -15,7 +15,10 @@ import (
 // read and attested; then with an edited script and an edited pins file.
 func TestExternalCheckFromTemplateToGreen(t *testing.T) {
 	c := buildCommand(t)
-	root := testenv.Tree(t, checkSchema)
+	root := t.TempDir()
+	if err := os.CopyFS(root, os.DirFS("../examples/schema")); err != nil {
+		t.Fatal(err)
+	}
 	step := func(want int, says string, args ...string) string {
 		t.Helper()
 		return c.step(t, root, want, says, args...)
@@ -25,11 +28,18 @@ func TestExternalCheckFromTemplateToGreen(t *testing.T) {
 	step(0, "", "workflow", "generate", "--shape", "verification_gate", "--check", "schema", "--write")
 	step(8, "/checks/0/argv", pin...)
 	step(8, "unfilled template", "verifier", "run", "--check", "schema")
-	intent := `{"schema_version": "striatum.verifier_allowlist_intent.v1", "checks": [` +
-		schemaEntry("schema-is-valid", "schema-holds") + `]}`
+	example, err := os.ReadFile("../examples/schema/allowlist.intent.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	intent := string(example)
 	put(t, root, "verification/allowlist.intent.json", intent)
+	step(8, "striatum verifier pin --host-here", "workflow", "validate", "verification/workflow.json")
 	step(8, "striatum verifier pin --host-here", "verifier", "run", "--check", "schema")
 	step(1, "+ schema", append(pin, "--diff-only")...)
+	put(t, root, "verification/allowlist.intent.json", strings.Replace(intent, "tools/check.py", "tools/chek.py", 1))
+	step(1, `argv has "tools/chek.py", which is no file`, append(pin, "--diff-only")...)
+	put(t, root, "verification/allowlist.intent.json", intent)
 	step(8, "not pinned", "verifier", "run", "--check", "schema")
 	step(0, "wrote", pin...)
 	step(0, "as they were", pin...)
@@ -60,10 +70,11 @@ func TestExternalCheckFromTemplateToGreen(t *testing.T) {
 	put(t, root, "tools/check.py", string(script)+"# edited\n")
 	step(4, "toolchain_drift", "verifier", "run", "--check", "schema")
 	step(1, "", "gate", "check")
-	step(3, "the definition in the tree was", pin...)
+	step(3, "tools/check.py was 100644", pin...)
 	step(0, "wrote", append(pin, "--force")...)
 	step(0, "verified_eligible", "verifier", "run", "--check", "schema")
 	step(0, "attestation_missing", read...)
+	step(2, "tools/check.py was 100644", "verifier", "attest", "--pin", "schema")
 	step(3, "not "+attest[len(attest)-1], operator(attest...)...)
 
 	files, err := filepath.Glob(filepath.Join(root, "verification/allowlist.pins.*.json"))

@@ -103,7 +103,7 @@ func prepareExternal(ctx context.Context, r *run) error {
 	r.body.Inputs.DefinitionSHA256 = o.definition.SHA256
 	if pinned := x.row.Pin; pinned.ClosureSHA256 != o.sha256 || pinned.ResolvedPath != o.resolution.Path {
 		r.incident("toolchain_drift", receipt.MakesIndeterminate, "the pinned command and what runs here differ: "+
-			cut(strings.Join(allowlist.ClosureDiff(pinned.Closure, o.parts), "; ")))
+			cut(strings.Join(slices.Concat(allowlist.ClosureDiff(pinned.Closure, o.parts), allowlist.DefinitionDiff(pinned.Definition, o.definition.Lines)), "; ")))
 		return errConcluded
 	}
 	return x.control(r)
@@ -214,15 +214,20 @@ func (o *observed) seal() error {
 	for _, f := range o.resolution.Files {
 		seen[f.Path] = f.SHA256
 	}
+	var parts []toolchain.Part
 	for _, p := range o.tools.Parts {
 		if !allowlist.ToolRoot(p.Path) {
+			if !slices.Contains(o.asked, p.Path) {
+				continue // a link in a root leads there, and inside it leads to nothing
+			}
 			return unobserved{"tool_outside", fmt.Sprintf("the command needs %q, which is not where tools are installed (below /usr or /opt)", p.Path)}
 		}
+		parts = append(parts, p)
 		if inside, ok := seen[p.Path]; ok && inside != p.SHA256 {
 			return unobserved{"toolchain_drift", fmt.Sprintf("%q has other bytes inside the sandbox than outside", p.Path)}
 		}
 	}
-	o.parts = append(closureParts(o.tools.Parts), allowlist.ClosurePart{Tree: "definition", SHA256: o.definition.SHA256})
+	o.parts = append(closureParts(parts), allowlist.ClosurePart{Tree: "definition", SHA256: o.definition.SHA256})
 	var err error
 	o.sha256, err = allowlist.ClosureDigest(o.parts)
 	return err

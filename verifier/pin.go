@@ -16,6 +16,8 @@ type Observation struct {
 	Pin  allowlist.Pin
 	Code string // of Why: CommandNotFound, or another
 	Why  string // empty: Pin holds
+	// Absent are words of argv that read like a path in the tree and are none.
+	Absent []string
 }
 
 // CommandNotFound is the code of a command that is not there, inside.
@@ -67,10 +69,12 @@ func (l *Lane) observation(ctx context.Context, r *run, row allowlist.Row) (Obse
 		return Observation{}, err
 	}
 	r.use(o.tools, nil, o.resolution.Files[0].SHA256, o.sha256)
-	return l.pin(r, allowlist.Pin{
+	seen := l.pin(r, allowlist.Pin{
 		ID: row.Entry.ID, CheckDigest: row.CheckDigest, Argv: row.Entry.Argv.Words, ResolvedPath: o.resolution.Path,
-		BinarySHA256: o.resolution.Files[0].SHA256, Closure: o.parts, ClosureSHA256: o.sha256,
-	}), nil
+		BinarySHA256: o.resolution.Files[0].SHA256, Closure: o.parts, ClosureSHA256: o.sha256, Definition: o.definition.Lines,
+	})
+	seen.Absent = o.definition.Absent
+	return seen, nil
 }
 
 // pin adds to p who observed it, when, and in what kind of sandbox.

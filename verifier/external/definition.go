@@ -3,7 +3,9 @@ package external
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"path"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,7 +20,11 @@ import (
 type Definition struct {
 	// SHA256 is over the tree manifest's lines of the paths, in its order.
 	SHA256 string
+	Lines  string   // those lines
 	Paths  []string // as the manifest has them
+	// Absent are words of argv that read like a path in the tree and are none:
+	// the command will hardly find them either.
+	Absent []string
 }
 
 // Define finds the entry's definition in a tree by its manifest (the format is
@@ -29,12 +35,21 @@ func Define(e allowlist.Entry, manifest []byte) (Definition, error) {
 	var d Definition
 	var lines bytes.Buffer
 	matched := make([]bool, len(e.Definition))
+	absent := map[string]string{} // the path in the tree, and the word
+	for _, word := range e.Argv.Words[min(1, len(e.Argv.Words)):] {
+		if name, ok := treePath(word); ok {
+			absent[name] = word
+		}
+	}
 	for line := range bytes.Lines(manifest) {
 		_, quoted, ok := cutFields(string(line), 3)
 		if !ok {
 			return Definition{}, fmt.Errorf("the tree's manifest has the line %q", line)
 		}
 		name := unquote(quoted)
+		for up := name; up != "."; up = path.Dir(up) {
+			delete(absent, up)
+		}
 		part := slices.Contains(e.Argv.Words, name) || slices.Contains(e.Argv.Words, "./"+name) ||
 			slices.Contains(e.Argv.Words, allowlist.Target+"/"+name)
 		for i, glob := range e.Definition {
@@ -52,8 +67,18 @@ func Define(e allowlist.Entry, manifest []byte) (Definition, error) {
 			return Definition{}, fmt.Errorf("nothing in the tree matches the definition %q", e.Definition[i])
 		}
 	}
-	d.SHA256 = seal.SHA256Hex(lines.Bytes())
+	d.Absent = slices.Sorted(maps.Values(absent))
+	d.SHA256, d.Lines = seal.SHA256Hex(lines.Bytes()), lines.String()
 	return d, nil
+}
+
+// treePath returns the path in the tree that a word of argv seems to name: it is
+// relative, no option, and has a folder or an extension.
+func treePath(word string) (name string, ok bool) {
+	name = path.Clean(strings.TrimPrefix(word, allowlist.Target+"/"))
+	ok = !strings.HasPrefix(word, "-") && filepath.IsLocal(name) && name != "." &&
+		(strings.Contains(name, "/") || path.Ext(name) != "") && !strings.ContainsAny(name, " *:=")
+	return name, ok
 }
 
 // Has reports whether a path is part of the definition.

@@ -301,6 +301,19 @@ func TestDefinitionIsWhatGlobsAndArgvName(t *testing.T) {
 	if err != nil || before.SHA256 != after.SHA256 {
 		t.Errorf("bytes outside changed the digest: %v", err)
 	}
+	if !strings.Contains(before.Lines, `"tools/\303\244.py"`) || seal.SHA256Hex([]byte(before.Lines)) != before.SHA256 {
+		t.Errorf("the lines %q do not have the digest", before.Lines)
+	}
+	for _, tt := range []struct{ argv, want []string }{
+		{[]string{"python3", "tools/check.py", "{target}/tools", "./tools/lib", "conf.yml"}, nil},
+		{[]string{"no/such.py", "-m", "a/b=c", "https://x/y.z", "/usr/lib/x.py", "../up.py", "{target}", "verbose"}, nil},
+		{[]string{"sh", "tools/chek.py", "{target}/schema.d/x", "check.py"}, []string{"check.py", "tools/chek.py", "{target}/schema.d/x"}},
+	} {
+		d, err := Define(allowlist.Entry{Argv: allowlist.Argv{Words: tt.argv}}, []byte(manifest))
+		if err != nil || !slices.Equal(d.Absent, tt.want) {
+			t.Errorf("%q: absent %q, %v; want %q", tt.argv, d.Absent, err, tt.want)
+		}
+	}
 	e.Definition = []string{"tools/*.rb"}
 	if _, err := Define(e, []byte(manifest)); err == nil || !strings.Contains(err.Error(), `"tools/*.rb"`) {
 		t.Errorf("a glob without a match: got %v", err)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/rogpeppe/go-internal/diff"
@@ -90,7 +91,8 @@ func (a *attester) review(seen daemon.Attestable) (attestJSON, error) {
 		r.NewlyVerified = r.Claims
 	}
 	if seen.BeforeClosure != nil {
-		r.ClosureChanges = append(r.ClosureChanges, allowlist.ClosureDiff(seen.BeforeClosure, seen.Pin.Closure)...)
+		r.ClosureChanges = slices.Concat(r.ClosureChanges, allowlist.ClosureDiff(seen.BeforeClosure, seen.Pin.Closure),
+			allowlist.DefinitionDiff(string(seen.BeforeFiles), seen.Pin.Definition))
 	}
 	if seen.BeforeDefinition == nil || seen.Before.CheckDigest == seen.Document.CheckDigest {
 		return r, nil
@@ -154,6 +156,9 @@ func (r *attestJSON) table(seen daemon.Attestable) (string, error) {
 			return "", err
 		}
 		line("", "%s", data)
+	}
+	for l := range strings.Lines(pin.Definition) {
+		line("", "  in the definition: %s", strings.TrimSuffix(l, "\n"))
 	}
 	r.compare(line, seen)
 	r.consequences(line)

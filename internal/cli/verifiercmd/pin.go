@@ -114,6 +114,9 @@ func (o *pinOptions) execute(ctx context.Context, f *cli.Factory) (err error) {
 		if x.Why != "" {
 			return unpinnable(x)
 		}
+		for _, word := range x.Absent {
+			f.Streams.Notef("%s: argv has %q, which is no file or folder of the tree", x.ID, word)
+		}
 	}
 	before, _, err := s.pins(ctx, intentPath)
 	if err != nil && !o.force {
@@ -228,7 +231,7 @@ func pinDiff(a, b allowlist.Pin) []string {
 	if a.ResolvedPath != b.ResolvedPath {
 		out = append(out, fmt.Sprintf("the command was %s and is %s", a.ResolvedPath, b.ResolvedPath))
 	}
-	return append(out, allowlist.ClosureDiff(a.Closure, b.Closure)...)
+	return slices.Concat(out, allowlist.ClosureDiff(a.Closure, b.Closure), allowlist.DefinitionDiff(a.Definition, b.Definition))
 }
 
 // replaces reports whether a pin that is there would not be what it was.
