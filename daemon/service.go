@@ -135,7 +135,11 @@ func (p Principal) mustBe(what string, kinds ...Kind) error {
 	if len(kinds) == 1 && kinds[0] == Operator {
 		hint = operatorHint
 	}
-	return problem.New(problem.Refused, what, fmt.Sprintf("a %s principal may not do that", p.Kind), hint)
+	why := fmt.Sprintf("a %s principal may not do that", p.Kind)
+	if p.Kind == Local && hint != "" {
+		why = "this takes an operator, and no operator token was given"
+	}
+	return problem.New(problem.Refused, what, why, hint)
 }
 
 // view and update run a transaction and turn a failure of the store into a

@@ -33,7 +33,6 @@ func documents(docs fs.FS) (map[string][]byte, error) {
 		Now:    func() time.Time { return manDate },
 	})
 	root.InitDefaultHelpCmd()
-	root.InitDefaultCompletionCmd()
 	root.DisableAutoGenTag = true
 	files := map[string][]byte{}
 	if err := addCommand(files, root); err != nil {

@@ -44,6 +44,7 @@ func table(r gate.Report, all bool) string {
 	if len(r.Claims) > 0 {
 		row("CLAIM", "AUTHORED", "EFFECTIVE", "SIGNAL", "FIRST BASIS")
 	}
+	said := map[gate.Basis]string{} // a basis in full, and the claim below which it stands
 	for _, c := range r.Claims {
 		basis := "none"
 		if n := len(c.Bases); n > 0 {
@@ -59,6 +60,11 @@ func table(r gate.Report, all bool) string {
 			if i > 0 && !all {
 				break
 			}
+			if above, ok := said[basis]; ok {
+				fmt.Fprintf(&b, "    %s (%s): as for %s\n", basis.Code, basis.Effect, cli.Escape(above))
+				continue
+			}
+			said[basis] = c.ID
 			fmt.Fprintf(&b, "    %s (%s): %s\n", basis.Code, basis.Effect, cli.Escape(basis.Sentence))
 			if basis.Fix != "" {
 				fmt.Fprintf(&b, "        fix: %s\n", cli.Escape(basis.Fix))

@@ -2,6 +2,8 @@
 package rootcmd
 
 import (
+	"fmt"
+
 	"github.com/spf13/cobra"
 
 	"striatum/internal/cli"
@@ -39,5 +41,21 @@ Exit codes: 0 yes, 1 no, 2 usage, 3 refused, 4 indeterminate, 5 void,
 	root.Version = versioncmd.Read().Version // makes the flag --version
 	root.SetVersionTemplate("striatum {{.Version}}\n")
 	root.CompletionOptions.HiddenDefaultCmd = false
+	root.SetOut(f.Streams.Out) // the completion command takes the stream of now
+	completion(root)
 	return root
+}
+
+// completion gives cobra's own command an example, as every other has one.
+func completion(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		if cmd.Name() != "completion" {
+			continue
+		}
+		cmd.Example = "  source <(striatum completion bash)"
+		for _, shell := range cmd.Commands() {
+			shell.Example = fmt.Sprintf("  striatum completion %s >FILE", shell.Name())
+		}
+	}
 }

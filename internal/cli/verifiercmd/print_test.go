@@ -2,7 +2,9 @@ package verifiercmd
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"striatum/internal/cli"
+	"striatum/internal/problem"
 	"striatum/internal/schemacheck"
 	"striatum/receipt"
 	"striatum/receipt/receipttest"
@@ -153,5 +156,37 @@ func TestAFailureIsToldOnceWithWhatFailed(t *testing.T) {
 	got := errs.String()
 	if strings.Count(got, "m/p0: TestAdd\n") != 1 || strings.Contains(got, "check_failed") || !strings.HasSuffix(got, "    and 11 more\n") {
 		t.Errorf("got\n%s", got)
+	}
+}
+
+// TestADriftNamesWhatShowsIt wants the command only where a pin is what differs.
+func TestADriftNamesWhatShowsIt(t *testing.T) {
+	const hint = "    hint: see what changed with: striatum verifier pin --host-here --diff-only\n"
+	for uses, want := range map[string]bool{"": true, "builtin+toolchain:go-test": true, "builtin:go-test": false} {
+		for code, drifted := range map[string]bool{"toolchain_drift": true, "aborted": false} {
+			var out bytes.Buffer
+			p := &progress{streams: cli.Streams{Err: &out}}
+			o := outcome(t, "builtin:go-test", func(r *receipt.Receipt) {
+				r.Incidents = []receipt.Incident{{Code: code, Effect: receipt.MakesIndeterminate, Detail: "x"}}
+			})
+			o.Check = workflow.CheckRef{ID: "schema", Uses: uses}
+			p.concluded(o)
+			if got := strings.Contains(out.String(), hint); got != (want && drifted) || !strings.Contains(out.String(), code) {
+				t.Errorf("uses %q, %s: got %q", uses, code, out.String())
+			}
+		}
+	}
+}
+
+func TestAnInterruptionSaysWhatWasReached(t *testing.T) {
+	for ended, want := range map[int]string{0: "context canceled", 2: "interrupted: each check above has its receipt"} {
+		err := interrupted(fmt.Errorf("run: %w", context.Canceled), ended)
+		if err == nil || !strings.Contains(err.Error(), want) || !errors.Is(err, context.Canceled) || cli.Explain(err).Kind != problem.Indeterminate {
+			t.Errorf("%d ended: got %v", ended, err)
+		}
+	}
+	other := errors.New("the disk is full")
+	if err := interrupted(other, 2); !errors.Is(err, other) || cli.Explain(err).Kind == problem.Indeterminate {
+		t.Errorf("got %v", err)
 	}
 }

@@ -2,13 +2,16 @@ package verifiercmd
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"striatum/allowlist"
 	"striatum/internal/cli"
 	"striatum/receipt"
 	"striatum/verifier"
+	"striatum/workflow"
 )
 
 // maxReasons is how many reasons of a check that did not pass are shown.
@@ -101,12 +104,24 @@ func (p *progress) concluded(o verifier.Outcome) {
 		}
 		fmt.Fprintf(w, "    %s: %s\n", reason.Code, cli.Escape(reason.Detail))
 	}
+	if hint := fix(o.Check, reasons); hint != "" {
+		fmt.Fprintf(w, "    hint: %s\n", hint)
+	}
 	for _, f := range o.Failing {
 		fmt.Fprintf(w, "    --- %s\n", cli.Escape(f.Name))
 		for line := range strings.Lines(strings.TrimRight(f.Tail, "\n")) {
 			fmt.Fprintf(w, "        %s\n", cli.Escape(strings.TrimRight(line, "\n")))
 		}
 	}
+}
+
+// fix says what mends a result, or nothing.
+func fix(check workflow.CheckRef, reasons []receipt.Reason) string {
+	drift := slices.ContainsFunc(reasons, func(r receipt.Reason) bool { return r.Code == "toolchain_drift" })
+	if drift && (check.External() || workflow.ToolchainBuiltin(check.Uses)) {
+		return "see what changed with: " + allowlist.PinCommand + " --diff-only"
+	}
+	return ""
 }
 
 // end stops drawing. Nothing may follow it.

@@ -129,7 +129,7 @@ func (o *runOptions) execute(ctx context.Context, f *cli.Factory) (err error) {
 		return errors.Join(err, perr)
 	}
 	if err != nil {
-		return err
+		return interrupted(err, len(outcomes))
 	}
 	if len(b.declared) == 0 {
 		f.Streams.Notef("no workflow declares a claim for this; generate one with: striatum workflow generate --shape verification_gate --write")
@@ -138,6 +138,18 @@ func (o *runOptions) execute(ctx context.Context, f *cli.Factory) (err error) {
 		return cli.SilentError{Kind: kind}
 	}
 	return nil
+}
+
+// interrupted says how far a run came that its caller ended: the checks that
+// the table shows have their receipts.
+func interrupted(err error, ended int) error {
+	if ended == 0 || !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return &problem.Problem{
+		Kind: problem.Indeterminate, What: "interrupted", Why: "each check above has its receipt, the one under way an aborted one; no other was begun",
+		Hint: "run the command again", Err: err,
+	}
 }
 
 // selection reads the workflow among the frozen tree's files and chooses the checks.
