@@ -8,55 +8,14 @@ import (
 	"strings"
 	"testing"
 
+	"striatum/internal/testenv"
 	"striatum/receipt"
 	"striatum/receipt/receipttest"
 	"striatum/seal"
 )
 
-const (
-	cosignVersion = "v3.1.3"
-	cosignPackage = "github.com/sigstore/cosign/v3/cmd/cosign"
-)
-
-// cosign returns the path of the real cosign, kept in the folder of
-// scripts/build-tools. Where it is missing the test is skipped, unless
-// STRIATUM_REQUIRE names cosign: then it is built from the module proxy, which
-// takes some minutes once.
-func cosign(t *testing.T) string {
-	t.Helper()
-	cache := os.Getenv("STRIATUM_TOOL_CACHE")
-	if cache == "" {
-		user, err := os.UserCacheDir()
-		if err != nil {
-			t.Skipf("no cache folder for cosign: %v", err)
-		}
-		cache = filepath.Join(user, "striatum-tools")
-	}
-	dir := filepath.Join(cache, "cosign-"+cosignVersion)
-	bin, done := filepath.Join(dir, "cosign"), filepath.Join(dir, ".complete")
-	if _, err := os.Stat(done); err == nil {
-		return bin
-	}
-	if !slices.Contains(strings.Split(os.Getenv("STRIATUM_REQUIRE"), ","), "cosign") {
-		t.Skipf("cosign %s is not in %s; STRIATUM_REQUIRE=cosign builds it", cosignVersion, cache)
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), "go", "install", cosignPackage+"@"+cosignVersion)
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GOBIN="+dir, "GOFLAGS=", "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build cosign: %v\n%s", err, out)
-	}
-	if err := os.WriteFile(done, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	return bin
-}
-
 func TestCosignAcceptsAReceiptForItsManifestOnly(t *testing.T) {
-	bin := cosign(t)
+	bin := filepath.Join(testenv.ToolDir(t, "cosign"), "cosign")
 	k, other := receipttest.Key(t, 1), receipttest.Key(t, 2)
 	manifest := []byte("100644 " + receipttest.Digest("file") + " 12 main.go\n")
 	dir := t.TempDir()

@@ -90,22 +90,13 @@ func Containerd(t testing.TB) containerdengine.Config {
 	return containerdengine.Config{Home: t.TempDir(), InitPath: Init(t), Now: time.Now}
 }
 
-// containerd2 is the folder, in the tool cache, of the newest containerd that
-// the lane is tested with (see scripts/build-tools).
-const containerd2 = "containerd-v2.4.2"
-
-// Containerd2 is Containerd with a daemon and a shim of version 2, built into
-// $STRIATUM_TOOL_CACHE; without them the service "containerd2" is missing.
+// Containerd2 is Containerd with a daemon and a shim of version 2, the newest that
+// the lane is tested with; without them the service "containerd2" is missing.
 func Containerd2(t testing.TB) containerdengine.Config {
 	t.Helper()
 	cfg := Containerd(t)
-	dir := filepath.Join(os.Getenv("STRIATUM_TOOL_CACHE"), containerd2)
+	dir := ToolDir(t, "containerd2")
 	cfg.ContainerdPath = filepath.Join(dir, "containerd")
 	cfg.ShimPath = filepath.Join(dir, "containerd-shim-runc-v2")
-	for _, p := range []string{cfg.ContainerdPath, cfg.ShimPath} {
-		if _, err := os.Stat(p); err != nil || !filepath.IsAbs(p) {
-			Missing(t, "containerd2", "STRIATUM_TOOL_CACHE has no "+containerd2+"; scripts/build-tools makes it")
-		}
-	}
 	return cfg
 }

@@ -6,7 +6,7 @@
 //	exitcode N COMMAND…   the command must exit with N
 //	save FILE             writes the last stdout to FILE with mode 0600
 //	subst FILE NAME       sets the variable NAME to FILE's content, trimmed
-//	field KEY NAME        sets NAME to the string KEY of the JSON last printed
+//	field A.B NAME        sets NAME to the string B of object A of the JSON last printed
 //	sql FILE STATEMENT…   runs the statements on a SQLite file, past the store
 package clitest
 
@@ -84,9 +84,13 @@ func subst(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 func field(ts *testscript.TestScript, _ bool, args []string) {
-	var object map[string]any
-	ts.Check(json.Unmarshal([]byte(ts.ReadFile("stdout")), &object))
-	text, ok := object[args[0]].(string)
+	var value any
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile("stdout")), &value))
+	for key := range strings.SplitSeq(args[0], ".") {
+		object, _ := value.(map[string]any)
+		value = object[key]
+	}
+	text, ok := value.(string)
 	if !ok {
 		ts.Fatalf("the output has no string %q", args[0])
 	}

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"io"
+	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -23,6 +24,7 @@ import (
 	"striatum/internal/cli/policycmd"
 	"striatum/internal/cli/workflowcmd"
 	"striatum/internal/home"
+	"striatum/internal/testenv"
 	"striatum/receipt"
 	"striatum/receipt/receipttest"
 	"striatum/seal"
@@ -36,7 +38,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestScripts(t *testing.T) {
-	clitest.Run(t, map[string]func(*testscript.TestScript, bool, []string){"record": record, "summary": summary})
+	clitest.Run(t, map[string]func(*testscript.TestScript, bool, []string){"record": record, "summary": summary, "verify-vsa": verifyVSA(t)})
 }
 
 // factory is that of a command whose home is dir.
@@ -129,6 +131,23 @@ func recordRuns(ctx context.Context, dir, top string, pass bool, only string) (e
 		}
 	}
 	return nil
+}
+
+// verifyVSA runs the real slsa-verifier: what it says when it accepts, and with a
+// "!" that it refuses.
+func verifyVSA(t *testing.T) func(*testscript.TestScript, bool, []string) {
+	bin := ""
+	t.Run("slsa-verifier", func(t *testing.T) { bin = filepath.Join(testenv.ToolDir(t, "slsa-verifier"), "slsa-verifier") })
+	return func(ts *testscript.TestScript, refused bool, args []string) {
+		if bin == "" {
+			return // the subtest above says why, or failed
+		}
+		out, err := exec.CommandContext(t.Context(), bin, append([]string{"verify-vsa"}, args...)...).CombinedOutput()
+		ts.Logf("%s", out)
+		if accepted := err == nil && bytes.Contains(out, []byte("PASSED")); accepted == refused {
+			ts.Fatalf("slsa-verifier: %v", err)
+		}
+	}
 }
 
 // summary FILE WORD…: the file is a verification summary, signed by the home's
