@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 	"striatum/internal/rootfs"
 	"striatum/internal/testenv"
+	"striatum/sandbox"
 	"striatum/sandbox/containerdengine"
 	"striatum/sandbox/ocispec"
 	"striatum/sandbox/seccompfilter"
@@ -23,7 +25,19 @@ const baselineBase = 0x70000000 - 65536
 
 // baseline is a bundle with the specification of a sandbox, as far as a plain
 // runtime can have it: /bin/true directly, the profile compiled by runc.
-func baseline(b *testing.B) (bundle string) {
+func baseline(b *testing.B) string {
+	b.Helper()
+	return bundleOf(b, []string{"/bin/true"}, func(spec *specs.Spec) {
+		spec.Process.User = specs.User{UID: 1000, GID: 1000}
+		spec.Linux.Seccomp = &specs.LinuxSeccomp{
+			DefaultAction: specs.ActErrno, Architectures: []specs.Arch{specs.ArchX86_64},
+			Syscalls: []specs.LinuxSyscall{{Names: seccompfilter.Names(), Action: specs.ActAllow}},
+		}
+	})
+}
+
+// bundleOf is a bundle for runc in which args run.
+func bundleOf(b *testing.B, args []string, options ...ocispec.Option) (bundle string) {
 	b.Helper()
 	bundle, err := os.MkdirTemp("/run", "striatum-bench-") //nolint:usetesting // runc wants a short path on a tmpfs
 	if err != nil {
@@ -38,21 +52,17 @@ func baseline(b *testing.B) (bundle string) {
 		b.Fatal(err)
 	}
 	root := filepath.Join(bundle, "rootfs")
-	if err := rootfs.Make(root, "/usr", "/etc", []rootfs.Point{{Path: "/workspace"}}); err != nil {
+	points := []rootfs.Point{{Path: "/workspace"}, {Path: sandbox.InitPath, File: true}, {Path: "/.striatum/fresh"}, {Path: "/.striatum/shared"}}
+	if err := rootfs.Make(root, "/usr", "/etc", points); err != nil {
 		b.Fatal(err)
 	}
-	spec := ocispec.New([]string{"/bin/true"},
+	spec := ocispec.New(args, append(options,
 		ocispec.WithRoot(root), ocispec.WithUserNamespace(baselineBase), ocispec.WithReadOnly("/usr", "/usr"),
-		ocispec.WithLimits("/striatum-bench", testLimits()))
-	spec.Process.User = specs.User{UID: 1000, GID: 1000}
+		ocispec.WithLimits("/striatum-bench", testLimits()))...)
 	for _, target := range []string{"/workspace", "/tmp"} {
 		spec.Mounts = append(spec.Mounts, specs.Mount{
 			Destination: target, Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "nodev", "size=128m"},
 		})
-	}
-	spec.Linux.Seccomp = &specs.LinuxSeccomp{
-		DefaultAction: specs.ActErrno, Architectures: []specs.Arch{specs.ArchX86_64},
-		Syscalls: []specs.LinuxSyscall{{Names: seccompfilter.Names(), Action: specs.ActAllow}},
 	}
 	data, err := json.Marshal(spec)
 	if err != nil {
@@ -131,4 +141,62 @@ func BenchmarkThreeBwrap(b *testing.B) {
 	three(b, bwrap, "--unshare-all", "--cap-drop", "ALL", "--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin",
 		"--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64", "--proc", "/proc", "--dev", "/dev",
 		"--tmpfs", "/tmp", "--tmpfs", "/workspace", "/bin/true")
+}
+
+// BenchmarkLauncher measures what striatum-init adds to a sandbox: its own start
+// (runc with it as the program, which ends at once since its input is empty, less
+// runc with /bin/true), and a run of /bin/true in a sandbox that is prepared, which
+// has the measuring of the posture, the confining, and /bin/true itself in it.
+func BenchmarkLauncher(b *testing.B) {
+	e, err := containerdengine.Open(b.Context(), testenv.Containerd(b))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() {
+		if err := e.Close(); err != nil {
+			b.Error(err)
+		}
+	}()
+	spec := sandbox.Spec{
+		Mounts: []sandbox.Mount{{Kind: sandbox.Layer, Source: b.TempDir(), Target: "/workspace"}, {Kind: sandbox.Scratch, Target: "/tmp"}},
+		Limits: testLimits(),
+	}
+	runc := func(bundle string) []string {
+		return []string{"runc", "--root", filepath.Join(bundle, "state"), "run", "--bundle", bundle, "ID"}
+	}
+	plain := runc(bundleOf(b, []string{"/bin/true"}))
+	launcher := runc(bundleOf(b, []string{sandbox.InitPath},
+		ocispec.WithReadOnly(testenv.Init(b), sandbox.InitPath), ocispec.WithCapabilities(containerdengine.InitCapabilities...)))
+	var bare, start, run []time.Duration
+	n := 0
+	timed := func(took *[]time.Duration, fn func()) {
+		at := time.Now()
+		fn()
+		*took = append(*took, time.Since(at))
+	}
+	for b.Loop() {
+		n += 2
+		timed(&bare, func() { runCommand(b, plain, n) })
+		timed(&start, func() { runCommand(b, launcher, n+1) })
+		box, err := e.Prepare(b.Context(), spec)
+		if err != nil {
+			b.Fatal(err)
+		}
+		timed(&run, func() {
+			_, err = box.Run(b.Context(), []sandbox.Program{{Path: "/bin/true", Args: []string{"true"}, Dir: "/"}}, nil)
+		})
+		box.Discard()
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(median(start)-median(bare), "start-ms")
+	b.ReportMetric(median(run), "run-ms")
+	b.ReportMetric(median(start)-median(bare)+median(run), "adds-ms")
+}
+
+// median returns the median in milliseconds.
+func median(took []time.Duration) float64 {
+	slices.Sort(took)
+	return float64(took[len(took)/2].Microseconds()) / 1000
 }

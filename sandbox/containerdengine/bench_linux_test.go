@@ -2,7 +2,6 @@ package containerdengine_test
 
 import (
 	"fmt"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -14,8 +13,7 @@ import (
 
 // medianReport adds the median of what took to b's output, in milliseconds.
 func medianReport(b *testing.B, took []time.Duration) {
-	slices.Sort(took)
-	b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "median-ms")
+	b.ReportMetric(median(took), "median-ms")
 	b.ReportMetric(float64(took[len(took)/10].Microseconds())/1000, "p10-ms")
 }
 
@@ -87,11 +85,9 @@ func BenchmarkThreeRatio(b *testing.B) {
 		}
 		theirs = append(theirs, time.Since(start))
 	}
-	slices.Sort(ours)
-	slices.Sort(theirs)
-	b.ReportMetric(float64(ours[len(ours)/2].Microseconds())/1000, "median-ms")
-	b.ReportMetric(float64(theirs[len(theirs)/2].Microseconds())/1000, "ctr-median-ms")
-	b.ReportMetric(float64(ours[len(ours)/2])/float64(theirs[len(theirs)/2]), "ratio")
+	b.ReportMetric(median(ours), "median-ms")
+	b.ReportMetric(median(theirs), "ctr-median-ms")
+	b.ReportMetric(median(ours)/median(theirs), "ratio")
 }
 
 func threeFresh(b *testing.B, e sandbox.Engine, spec sandbox.Spec) error {
