@@ -227,6 +227,7 @@ func (o *observed) seal() error {
 			return unobserved{"toolchain_drift", fmt.Sprintf("%q has other bytes inside the sandbox than outside", p.Path)}
 		}
 	}
+	o.tools.Roots = slices.DeleteFunc(slices.Clone(o.tools.Roots), func(path string) bool { return !allowlist.ToolRoot(path) })
 	o.parts = append(closureParts(parts), allowlist.ClosurePart{Tree: "definition", SHA256: o.definition.SHA256})
 	var err error
 	o.sha256, err = allowlist.ClosureDigest(o.parts)
