@@ -98,9 +98,10 @@ func (r *run) hasFinding(f receipt.Finding) bool {
 }
 
 // note writes the body to the journal once an execution has failed, so that no
-// kill can turn that into something milder.
+// kill can turn that into something milder. A rehearsal has no number to note
+// it for.
 func (r *run) note(j receipt.Judgement) error {
-	if j != receipt.Fail {
+	if j != receipt.Fail || r.number == nil {
 		return nil
 	}
 	return r.number.Note(r.body)

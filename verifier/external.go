@@ -106,19 +106,18 @@ func prepareExternal(ctx context.Context, r *run) error {
 			cut(strings.Join(slices.Concat(allowlist.ClosureDiff(pinned.Closure, o.parts), allowlist.DefinitionDiff(pinned.Definition, o.definition.Lines)), "; ")))
 		return errConcluded
 	}
-	return x.control(r)
+	mutations := x.row.Entry.NegativeControl.Mutations
+	return x.control(r, mutations[external.Pick(len(mutations), r.body.Nonce)])
 }
 
-// control reads the file that the picked mutation changes, and changes it.
-func (x *externalSource) control(r *run) error {
+// control reads the file that a mutation changes, and changes it.
+func (x *externalSource) control(r *run, m allowlist.Mutation) error {
 	c := x.row.Entry.NegativeControl
-	m := c.Mutations[external.Pick(len(c.Mutations), r.body.Nonce)]
-	r.body.Control.MutationOf = c.MutationOf
-	r.body.Control.Kind = receipt.ControlWorktree
+	r.body.Control = receipt.Control{Kind: receipt.ControlWorktree, MutationOf: c.MutationOf, Outcome: receipt.NotReached, Why: "not_reached"}
 	if !c.OnSubject() {
 		r.body.Control.Kind = receipt.ControlFixture
 	}
-	x.file = m.File
+	x.file, x.mode, x.original, x.mutated, x.fault = m.File, 0, nil, nil, ""
 	switch {
 	case !c.OnSubject() && !strings.HasPrefix(m.File, c.MutationOf+"/"):
 		x.fault = fmt.Sprintf("the mutation changes %q, which is not part of the fixture %q", m.File, c.MutationOf)
@@ -180,7 +179,7 @@ func (r *run) observe(ctx context.Context, e allowlist.Entry) (observed, error) 
 			return o, unobserved{"tool_outside", fmt.Sprintf("the toolchain root %q is not where tools are installed (below /usr or /opt)", root)}
 		}
 	}
-	if o.resolution, err = r.resolve(ctx, e.Argv.Words[0], r.externalMounts(o.asked)); err != nil {
+	if o.resolution, err = r.resolve(ctx, e.Argv.Words[0], externalMounts(r.snap.Dir, o.asked)); err != nil {
 		return o, err
 	}
 	binary := ""
@@ -262,19 +261,20 @@ func (r *run) resolve(ctx context.Context, word string, mounts []sandbox.Mount) 
 	return found, nil
 }
 
-// externalMounts are what the program of an external check sees.
-func (r *run) externalMounts(roots []string) []sandbox.Mount {
+// externalMounts are what the program of an external check sees: the tree at a
+// folder of the host, and tools.
+func externalMounts(tree string, roots []string) []sandbox.Mount {
 	return append(toolMounts(toolchain.Closure{Roots: roots}),
-		sandbox.Mount{Kind: sandbox.Layer, Source: r.snap.Dir, Target: gocheck.WorkDir},
+		sandbox.Mount{Kind: sandbox.Layer, Source: tree, Target: gocheck.WorkDir},
 		sandbox.Mount{Kind: sandbox.Scratch, Target: gocheck.HomeDir},
 		sandbox.Mount{Kind: sandbox.Scratch, Target: gocheck.TempDir},
 	)
 }
 
-// trial is one execution of an external check: with which content of the file that
-// the control changes, and on which folder.
+// trial is one execution of an external check: which files are other than in the
+// tree, and on which folder.
 type trial struct {
-	content []byte
+	files   []sandbox.File
 	target  string
 	real    bool // a run on the tree itself, which counts
 	x       *execution
@@ -282,52 +282,102 @@ type trial struct {
 	printed bool // what fails_with matches
 }
 
+// changed is the file that the control changes, with that content. It is written
+// also where nothing is changed, so that no time tells a control from a run.
+func (x *externalSource) changed(content []byte) []sandbox.File {
+	if x.fault != "" {
+		return nil
+	}
+	return []sandbox.File{{Path: path.Join(gocheck.WorkDir, x.file), Mode: x.mode, Data: content}}
+}
+
+// runs are the trials on the tree itself.
+func (x *externalSource) runs() []*trial {
+	real := func() *trial { return &trial{files: x.changed(x.original), target: gocheck.WorkDir, real: true} }
+	return []*trial{real(), real()}
+}
+
+// knownBad is the known-bad input of an external check, and what it is held
+// against: the same input with the whole file emptied and, for a fixture, as it
+// is.
+type knownBad struct{ control, emptied, baseline *trial }
+
+func (x *externalSource) knownBad() knownBad {
+	on := func(content []byte) *trial {
+		return &trial{files: x.changed(content), target: path.Join(gocheck.WorkDir, x.row.Entry.NegativeControl.MutationOf)}
+	}
+	return knownBad{on(x.mutated), on([]byte{}), on(x.original)}
+}
+
+// trials are those that run: none where there is no control.
+func (x *externalSource) trials(k knownBad) []*trial {
+	switch {
+	case x.fault != "":
+		return nil
+	case x.row.Entry.NegativeControl.OnSubject():
+		return []*trial{k.control, k.emptied}
+	}
+	return []*trial{k.control, k.emptied, k.baseline}
+}
+
+// externalBoxes makes n sandboxes with the tree at a folder of the host.
+func (r *run) externalBoxes(ctx context.Context, tree string, n int) ([]sandbox.Sandbox, error) {
+	spec := sandbox.Spec{Limits: r.limits, Mounts: externalMounts(tree, r.entry.observed.tools.Roots)}
+	return r.prepareBoxes(ctx, slices.Repeat([]sandbox.Spec{spec}, n)...)
+}
+
 // runExternal is an external check: the control and its companions first, then
 // the tree itself twice.
 func runExternal(ctx context.Context, r *run) error {
 	s := &r.entry
-	subject := gocheck.WorkDir
-	fixture := path.Join(subject, s.row.Entry.NegativeControl.MutationOf)
-	control, emptied, baseline := &trial{content: s.mutated, target: fixture}, &trial{content: []byte{}, target: fixture}, &trial{content: s.original, target: fixture}
-	runs := []*trial{{content: s.original, target: subject, real: true}, {content: s.original, target: subject, real: true}}
-	var controls []*trial
-	switch {
-	case s.fault != "":
-	case s.row.Entry.NegativeControl.OnSubject():
-		controls = []*trial{control, emptied}
-	default:
-		controls = []*trial{control, emptied, baseline}
-	}
-	spec := sandbox.Spec{Limits: r.limits, Mounts: r.externalMounts(s.observed.tools.Roots)}
-	specs := slices.Repeat([]sandbox.Spec{spec}, len(controls)+len(runs))
-	boxes, err := r.prepareBoxes(ctx, specs...)
+	bad, runs := s.knownBad(), s.runs()
+	controls := s.trials(bad)
+	boxes, err := r.externalBoxes(ctx, r.snap.Dir, len(controls)+len(runs))
 	if err != nil {
 		return err
 	}
 	defer discard(boxes)
-	c := &r.body.Control
-	c.Outcome, c.Why = receipt.Invalid, s.fault
 	if len(controls) > 0 {
 		r.step("negative control")
-		if err := r.trials(ctx, boxes[:len(controls)], controls); err != nil {
-			return err
-		}
-		if baseline.x != nil {
-			c.Baseline = &baseline.x.fact
-		}
-		c.Emptied = &emptied.x.fact
-		r.controlled(control.x, func() (receipt.ControlOutcome, string) { return externalControl(control, emptied, baseline) })
+	}
+	if err := r.tryControl(ctx, boxes[:len(controls)], bad); err != nil {
+		return err
 	}
 	r.step("both runs")
 	if err := r.trials(ctx, boxes[len(controls):], runs); err != nil {
 		return err
 	}
+	r.specific(runs)
+	return nil
+}
+
+// tryControl runs the control with its companions and notes what came of it.
+func (r *run) tryControl(ctx context.Context, boxes []sandbox.Sandbox, k knownBad) error {
+	s, c := &r.entry, &r.body.Control
+	c.Outcome, c.Why = receipt.Invalid, s.fault
+	if s.fault != "" {
+		return nil
+	}
+	if err := r.trials(ctx, boxes, s.trials(k)); err != nil {
+		return err
+	}
+	if k.baseline.x != nil {
+		c.Baseline = &k.baseline.x.fact
+	}
+	c.Emptied = &k.emptied.x.fact
+	r.controlled(k.control.x, func() (receipt.ControlOutcome, string) { return externalControl(k.control, k.emptied, k.baseline) })
+	return nil
+}
+
+// specific holds what the control printed against the runs on the tree itself: if
+// one that passed prints that too, it says nothing.
+func (r *run) specific(runs []*trial) {
+	c := &r.body.Control
 	for _, t := range runs {
 		if t.printed && t.judged.Judgement == receipt.Pass && c.Outcome == receipt.FailedAsRequired {
 			c.Outcome, c.Why = receipt.Invalid, "fails_with_unspecific: a passing run prints what fails_with matches"
 		}
 	}
-	return nil
 }
 
 // externalControl says what came of the control, which ran to its own end.
@@ -379,11 +429,7 @@ func (r *run) trial(ctx context.Context, box sandbox.Sandbox, t *trial) error {
 	for i, w := range e.Argv.Words {
 		words[i] = strings.ReplaceAll(w, allowlist.Target, t.target)
 	}
-	p := sandbox.Program{Path: s.observed.resolution.Path, Args: words, Dir: gocheck.WorkDir, Env: externalEnv}
-	if s.fault == "" {
-		// Also where nothing is changed, so that no time tells a control from a run.
-		p.Files = []sandbox.File{{Path: path.Join(gocheck.WorkDir, s.file), Mode: s.mode, Data: t.content}}
-	}
+	p := sandbox.Program{Path: s.observed.resolution.Path, Args: words, Dir: gocheck.WorkDir, Env: externalEnv, Files: t.files}
 	if e.PassWhen.Form == allowlist.ArtifactPresent {
 		p.Collect, p.CollectBytes = []string{path.Join(gocheck.WorkDir, e.PassWhen.Text)}, 1
 	}

@@ -128,39 +128,47 @@ const heapLimit = 64 << 20
 // Errors are problem.Problem values: Refused for a tree that must not be read,
 // Missing for what this machine lacks, Indeterminate when the lane is busy.
 func (l *Lane) Run(ctx context.Context, req Request) (outcomes []Outcome, err error) {
-	defer debug.SetMemoryLimit(debug.SetMemoryLimit(heapLimit))
-	f, err := l.begin(ctx, "verifier run", req)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, f.session.Release()) }()
-	t, err := l.measureFor(ctx, f.sel.Checks)
-	if err != nil {
-		return nil, err
-	}
-	l.progress("", "start the sandbox engine")
-	engine, err := l.cfg.OpenEngine(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, engine.Close()) }()
-	for _, check := range f.sel.Checks {
-		r := &run{frozen: f, lane: l, req: req, check: check, engine: engine, tools: t}
+	err = l.each(ctx, "verifier run", req, func(r *run) error {
 		o, err := r.conclude(ctx)
 		if err != nil {
-			return outcomes, err
+			return err
 		}
 		outcomes = append(outcomes, o)
 		if req.Concluded != nil {
 			if err := req.Concluded(context.WithoutCancel(ctx), o); err != nil {
-				return outcomes, err
+				return err
 			}
 		}
-		if ctx.Err() != nil {
-			return outcomes, context.Cause(ctx)
+		return context.Cause(ctx)
+	})
+	return outcomes, err
+}
+
+// each takes the lane, freezes the tree, and does something with each check that
+// the request selects there, until that is an error.
+func (l *Lane) each(ctx context.Context, what string, req Request, do func(*run) error) (err error) {
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(heapLimit))
+	f, err := l.begin(ctx, what, req)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.session.Release()) }()
+	t, err := l.measureFor(ctx, f.sel.Checks)
+	if err != nil {
+		return err
+	}
+	l.progress("", "start the sandbox engine")
+	engine, err := l.cfg.OpenEngine(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, engine.Close()) }()
+	for _, check := range f.sel.Checks {
+		if err := do(&run{frozen: f, lane: l, req: req, check: check, engine: engine, tools: t}); err != nil {
+			return err
 		}
 	}
-	return outcomes, nil
+	return nil
 }
 
 // frozen is a lane that is held, with a tree to work on.

@@ -2,7 +2,6 @@ package verifier
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -28,35 +27,20 @@ const CommandNotFound = "command_not_found"
 // this tree, as sandboxes see them. It executes neither the command nor
 // anything of the tree. The order is the request's.
 func (l *Lane) Observe(ctx context.Context, req Request) (seen []Observation, err error) {
-	f, err := l.begin(ctx, "verifier pin", req)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, f.session.Release()) }()
-	t, err := l.measureFor(ctx, f.sel.Checks)
-	if err != nil {
-		return nil, err
-	}
-	l.progress("", "start the sandbox engine")
-	engine, err := l.cfg.OpenEngine(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, engine.Close()) }()
-	for _, check := range f.sel.Checks {
-		r := &run{frozen: f, lane: l, req: req, check: check, engine: engine, tools: t}
+	err = l.each(ctx, "verifier pin", req, func(r *run) error {
 		var o Observation
-		if row, ok := f.sel.Externals[check.CheckID()]; ok {
+		var err error
+		if row, ok := r.sel.Externals[r.check.CheckID()]; ok {
 			o, err = l.observation(ctx, r, row)
 		} else {
 			o, err = l.observeToolchain(ctx, r)
 		}
-		if err != nil {
-			return seen, err
+		if err == nil {
+			seen = append(seen, o)
 		}
-		seen = append(seen, o)
-	}
-	return seen, nil
+		return err
+	})
+	return seen, err
 }
 
 func (l *Lane) observation(ctx context.Context, r *run, row allowlist.Row) (Observation, error) {
