@@ -1,12 +1,14 @@
 package verifier_test
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"striatum/internal/schemacheck"
 	"striatum/internal/testenv"
 )
 
@@ -14,7 +16,7 @@ import (
 // command that people run: refused while it is unfilled or unpinned, pinned, run,
 // read and attested; then with an edited script and an edited pins file.
 func TestExternalCheckFromTemplateToGreen(t *testing.T) {
-	c := buildCommand(t)
+	c := commandWithoutCache(t)
 	root := t.TempDir()
 	if err := os.CopyFS(root, os.DirFS("../examples/schema")); err != nil {
 		t.Fatal(err)
@@ -92,6 +94,63 @@ func TestExternalCheckFromTemplateToGreen(t *testing.T) {
 	step(0, "wrote", append(pin, "--force")...)
 	put(t, root, "verification/allowlist.intent.json", strings.Replace(intent, "python3", "no-such-tool", 1))
 	step(7, "no such program", pin...)
+}
+
+// TestRehearseBeforeAttesting walks a check through the command: it graduates, then
+// fails on the tree, then passes where nothing is; attest tells each time.
+func TestRehearseBeforeAttesting(t *testing.T) {
+	c := commandWithoutCache(t)
+	root := testenv.Tree(t, shellTree(honestShell))
+	step := func(want int, says string, args ...string) string {
+		t.Helper()
+		return c.step(t, root, want, says, args...)
+	}
+	intent := `{"schema_version": "striatum.verifier_allowlist_intent.v1", "checks": [` + shellEntry("exit_code", "") + `]}`
+	step(0, "", "workflow", "generate", "--shape", "verification_gate", "--check", "x", "--write")
+	workflowFile := filepath.Join(root, "verification/workflow.json")
+	text, err := os.ReadFile(workflowFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, root, "verification/workflow.json", strings.ReplaceAll(string(text), `"x-holds"`, `"c"`))
+	put(t, root, "verification/allowlist.intent.json", intent)
+	step(8, "striatum verifier pin --host-here", "verifier", "rehearse")
+	step(0, "wrote", "verifier", "pin", "--host-here")
+	step(0, "GRADUATES", "verifier", "rehearse")
+	out := step(0, "", "verifier", "rehearse", "x", "--output", "json")
+	var printed struct {
+		Rehearsals []json.RawMessage `json:"rehearsals"`
+	}
+	if err := json.Unmarshal([]byte(out), &printed); err != nil || len(printed.Rehearsals) != 1 {
+		t.Fatalf("%v in\n%s", err, out)
+	}
+	schema, err := os.ReadFile(filepath.Join("..", "docs", "schemas", "rehearsal.v1.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bad, err := schemacheck.Check(schema, printed.Rehearsals[0]); err != nil || len(bad) > 0 {
+		t.Errorf("%v, %v in\n%s", bad, err, out)
+	}
+	policy := digestIn(t, step(0, "", "policy", "show", "--output", "json"))
+	step(0, "accepted policy", "policy", "accept", "--digest", policy, "--token-file", c.token())
+	attest := []string{"verifier", "attest", "--pin", "x"}
+	step(2, "rehearsed  graduates, at ", attest...)
+	put(t, root, "in.txt", "bad\n")
+	step(1, "REFUSED", "verifier", "rehearse")
+	step(2, "the newest rehearsal REFUSED this check", attest...)
+	put(t, root, "in.txt", "good\n")
+	put(t, root, "x.sh", "test -e $1/in.txt || exit 0\n"+honestShell+"\n")
+	step(4, "toolchain_drift", "verifier", "rehearse")
+	step(0, "wrote", "verifier", "pin", "--host-here", "--force")
+	step(2, "rehearsed  indeterminate, at ", attest...)
+	step(5, "passes_on_empty_worktree", "verifier", "rehearse")
+	step(2, "the newest rehearsal REFUSED this check", attest...)
+	if out := step(0, "", "verifier", "attest", "--list"); strings.Contains(out, "x, by") {
+		t.Errorf("attested:\n%s", out)
+	}
+	if left := leftovers(c.home); len(left) != 0 {
+		t.Errorf("left behind: %q", left)
+	}
 }
 
 // TestToolchainFromTemplateToAttested walks a builtin+toolchain check through the

@@ -22,6 +22,17 @@ func buildCommand(t *testing.T) command {
 	t.Helper()
 	l := open(t)
 	l.receiptOf(t, testenv.Tree(t, good), goTest) // the cache layer is there
+	c := commandWithoutCache(t)
+	if out, err := exec.CommandContext(t.Context(), "cp", "-al", filepath.Join(l.dir, "cache"), filepath.Join(c.home, "lane")).CombinedOutput(); err != nil {
+		t.Fatalf("copy the cache layer: %v: %s", err, out)
+	}
+	return c
+}
+
+// commandWithoutCache is for checks that compile no Go.
+func commandWithoutCache(t *testing.T) command {
+	t.Helper()
+	testenv.Containerd(t)
 	dir := t.TempDir()
 	c := command{filepath.Join(dir, "striatum"), filepath.Join(dir, "home")}
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", c.path, "striatum/cmd/striatum")
@@ -37,9 +48,6 @@ func buildCommand(t *testing.T) command {
 	}
 	if err := os.WriteFile(c.token(), []byte(token), 0o600); err != nil {
 		t.Fatal(err)
-	}
-	if out, err := exec.CommandContext(t.Context(), "cp", "-al", filepath.Join(l.dir, "cache"), filepath.Join(c.home, "lane")).CombinedOutput(); err != nil {
-		t.Fatalf("copy the cache layer: %v: %s", err, out)
 	}
 	return c
 }

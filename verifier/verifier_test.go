@@ -38,6 +38,8 @@ type lab struct {
 	stuck  bool // no receipt is ever taken
 	// downloads is the download cache that the lane may take modules from.
 	downloads string
+	// wrap, if set, stands before the engine.
+	wrap func(sandbox.Engine) sandbox.Engine
 }
 
 var shared struct {
@@ -136,10 +138,15 @@ func (l *lab) lane(t *testing.T, progress func(check, step string)) *verifier.La
 		OpenModules: func(toolchain.Toolchain) (*modules.Store, error) {
 			return modules.Open(modules.Config{Dir: filepath.Join(l.dir, "modules"), DownloadCache: l.downloads, Now: time.Now})
 		},
-		OpenEngine: func(context.Context) (sandbox.Engine, error) { return kept{l.engine}, nil },
-		Key:        l.key,
-		Lane:       receipt.Lane{LaneID: "lane-test", HostFingerprint: "00000000-linux-" + runtime.GOARCH, OS: "linux", Arch: runtime.GOARCH},
-		Version:    "test", SelfSHA256: seal.SHA256Hex(nil), Recorder: l,
+		OpenEngine: func(context.Context) (sandbox.Engine, error) {
+			if l.wrap != nil {
+				return l.wrap(kept{l.engine}), nil
+			}
+			return kept{l.engine}, nil
+		},
+		Key:     l.key,
+		Lane:    receipt.Lane{LaneID: "lane-test", HostFingerprint: "00000000-linux-" + runtime.GOARCH, OS: "linux", Arch: runtime.GOARCH},
+		Version: "test", SelfSHA256: seal.SHA256Hex(nil), Recorder: l,
 		Keyring: func(context.Context) (seal.Keyring, error) { return ring, nil },
 		Now:     time.Now, Rand: rand.Reader, Log: slog.New(slog.DiscardHandler), Progress: progress,
 	})

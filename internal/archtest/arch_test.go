@@ -62,7 +62,7 @@ var rules = []rule{
 	{packages: []string{"sandbox", "sandbox/ocispec", "sandbox/seccompfilter", "sandbox/containerdengine"}, reach: slices.Concat(stores, judge)},
 	{packages: []string{"snapshot", "internal/worktree", "internal/beneath"}, reach: slices.Concat(network, running, stores, judge)},
 	{packages: []string{"verifier", "verifier/journal", "verifier/modules", "verifier/toolchain"}, reach: slices.Concat(stores, judge)},
-	{packages: []string{"verifier/gocheck", "verifier/external"}, reach: slices.Concat(network, running, engines, stores, judge)},
+	{packages: []string{"verifier/gocheck", "verifier/external", "verifier/rehearsal"}, reach: slices.Concat(network, running, engines, stores, judge)},
 	{packages: []string{"store", "store/internal/sqlrows", "store/sqlite", "store/postgres", "eventlog", "migrations"}, reach: slices.Concat(network, engines)},
 	{packages: []string{"daemon"}, reach: slices.Concat(running, engines)},
 	{packages: []string{"cmd/striatum-init"}, reach: []string{"github.com/...", "striatum/receipt/...", "striatum/seal/...", "net/http", "os/exec"}},
@@ -76,7 +76,7 @@ var mayRun = []string{"internal/idrange", "sandbox/containerdengine", "verifier/
 var testSupport = []string{"internal/cli/clitest", "internal/testenv", "receipt/receipttest", "sandbox/sandboxtest", "store/storetest"}
 
 // clockless are the packages that never read the clock: the time comes in.
-var clockless = []string{"seal", "receipt", "claim", "workflow", "allowlist", "gate", "workflowtemplates", "workflowgenerate", "verifier/gocheck", "verifier/external", "eventlog"}
+var clockless = []string{"seal", "receipt", "claim", "workflow", "allowlist", "gate", "workflowtemplates", "workflowgenerate", "verifier/gocheck", "verifier/external", "verifier/rehearsal", "eventlog"}
 
 type pkg struct {
 	ImportPath string

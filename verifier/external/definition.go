@@ -50,8 +50,7 @@ func Define(e allowlist.Entry, manifest []byte) (Definition, error) {
 		for up := name; up != "."; up = path.Dir(up) {
 			delete(absent, up)
 		}
-		part := slices.Contains(e.Argv.Words, name) || slices.Contains(e.Argv.Words, "./"+name) ||
-			slices.Contains(e.Argv.Words, allowlist.Target+"/"+name)
+		part := inArgv(e, name)
 		for i, glob := range e.Definition {
 			if matches(glob, name) {
 				matched[i], part = true, true
@@ -81,10 +80,17 @@ func treePath(word string) (name string, ok bool) {
 	return name, ok
 }
 
-// Has reports whether a path is part of the definition.
-func (d Definition) Has(name string) bool {
-	return slices.ContainsFunc(d.Paths, func(quoted string) bool { return unquote(quoted) == name })
+// Names returns the paths as the file system has them.
+func (d Definition) Names() []string {
+	names := make([]string, len(d.Paths))
+	for i, quoted := range d.Paths {
+		names[i] = unquote(quoted)
+	}
+	return names
 }
+
+// Has reports whether a path is part of the definition.
+func (d Definition) Has(name string) bool { return slices.Contains(d.Names(), name) }
 
 // matches reports whether the glob matches name or a folder above it.
 func matches(glob, name string) bool {

@@ -172,7 +172,7 @@ func (a *attester) attest(ctx context.Context, p daemon.Principal, o *attestOpti
 	if err != nil {
 		return err
 	}
-	if err := a.show(seen, o.output); err != nil {
+	if err := a.show(ctx, seen, o.output); err != nil {
 		return err
 	}
 	digest := o.digest

@@ -14,6 +14,7 @@ import (
 	"striatum/daemon"
 	"striatum/internal/cli"
 	"striatum/seal"
+	"striatum/verifier/rehearsal"
 	"striatum/workflow"
 )
 
@@ -36,6 +37,9 @@ type attestJSON struct {
 	Description string          `json:"description"`
 	Pin         allowlist.Pin   `json:"pin"`
 	Digest      string          `json:"digest"`
+
+	Rehearsal        *rehearsalJSON `json:"rehearsal"`         // nil: none that counts
+	RehearsalCommand string         `json:"rehearsal_command"` // empty: a builtin plants its own control
 
 	Active         *attestationJSON `json:"active"` // nil: it is not attested
 	Before         *attestationJSON `json:"before"` // nil: nothing else of the check is
@@ -75,7 +79,7 @@ func attestationOf(x *daemon.AttestationInfo) *attestationJSON {
 }
 
 // review is what there is to know before seen is attested.
-func (a *attester) review(seen daemon.Attestable) (attestJSON, error) {
+func (a *attester) review(ctx context.Context, seen daemon.Attestable) (attestJSON, error) {
 	svc := a.session.Service
 	r := attestJSON{
 		SchemaVersion: "striatum.verifier_attest.v1", Home: svc.Home(), Store: svc.StoreName(), Trust: string(svc.StoreClass()),
@@ -89,6 +93,13 @@ func (a *attester) review(seen daemon.Attestable) (attestJSON, error) {
 	}
 	if len(seen.Stops) == 0 && seen.Active == nil {
 		r.NewlyVerified = r.Claims
+	}
+	if !workflow.ToolchainBuiltin(r.CheckID) {
+		r.RehearsalCommand = rehearseCommand(r.CheckID)
+		var err error
+		if r.Rehearsal, err = a.rehearsal(ctx, seen); err != nil {
+			return r, err
+		}
 	}
 	if seen.BeforeClosure != nil {
 		r.ClosureChanges = slices.Concat(r.ClosureChanges, allowlist.ClosureDiff(seen.BeforeClosure, seen.Pin.Closure),
@@ -107,8 +118,8 @@ func (a *attester) review(seen daemon.Attestable) (attestJSON, error) {
 }
 
 // show prints the review. Nothing of it is left out.
-func (a *attester) show(seen daemon.Attestable, out cli.Output) error {
-	r, err := a.review(seen)
+func (a *attester) show(ctx context.Context, seen daemon.Attestable, out cli.Output) error {
+	r, err := a.review(ctx, seen)
 	if err != nil {
 		return err
 	}
@@ -160,12 +171,32 @@ func (r *attestJSON) table(seen daemon.Attestable) (string, error) {
 	for l := range strings.Lines(pin.Definition) {
 		line("", "  in the definition: %s", strings.TrimSuffix(l, "\n"))
 	}
+	r.rehearsed(line)
 	r.compare(line, seen)
 	r.consequences(line)
 	if r.Active == nil {
 		line("to attest:", "%s", attestWith(seen))
 	}
 	return b.String(), nil
+}
+
+// rehearsed says what the check's newest rehearsal came to.
+func (r *attestJSON) rehearsed(line func(name, format string, args ...any)) {
+	x := r.Rehearsal
+	switch {
+	case r.RehearsalCommand == "":
+		return
+	case x == nil:
+		line("rehearsed", "never, with exactly this check and closure; run: %s", r.RehearsalCommand)
+		return
+	case x.Verdict == rehearsal.Refused:
+		line("rehearsed", "REFUSED at %s, on the tree %s, by the lane with the key %s:", x.RehearsedAt, x.TreeSHA256, x.RehearsedBy)
+	default:
+		line("rehearsed", "%s, at %s, on the tree %s, by the lane with the key %s", x.Verdict, x.RehearsedAt, x.TreeSHA256, x.RehearsedBy)
+	}
+	for _, why := range x.Reasons {
+		line("", "%s: %s", why.Code, why.Detail)
+	}
 }
 
 // compare says what was attested of the check before.

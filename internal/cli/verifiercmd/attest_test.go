@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"striatum/allowlist"
+	"striatum/daemon"
 	"striatum/internal/cli"
 	"striatum/internal/cli/clitest"
 	"striatum/internal/cli/embedded"
@@ -20,7 +21,10 @@ import (
 	"striatum/internal/cli/policycmd"
 	"striatum/internal/cli/workflowcmd"
 	"striatum/receipt"
+	"striatum/receipt/receipttest"
 	"striatum/seal"
+	"striatum/verifier"
+	"striatum/verifier/rehearsal"
 	"striatum/workflow"
 )
 
@@ -34,6 +38,9 @@ func TestScripts(t *testing.T) {
 	clitest.Run(t, map[string]func(*testscript.TestScript, bool, []string){
 		"pin": func(ts *testscript.TestScript, _ bool, args []string) {
 			ts.Check(pinFor(ts.Getenv("STRIATUM_HOME"), ts.MkAbs(args[0]), args[1]))
+		},
+		"rehearse": func(ts *testscript.TestScript, _ bool, args []string) {
+			ts.Check(rehearseFor(ts.Getenv("STRIATUM_HOME"), ts.MkAbs(args[0]), args[1], args[2], args[3]))
 		},
 		"edit": func(ts *testscript.TestScript, _ bool, args []string) {
 			before := ts.ReadFile(args[0])
@@ -103,6 +110,74 @@ func pinFor(home, tree, content string) error {
 		return err
 	}
 	return os.WriteFile(filepath.Join(tree, allowlist.PinsPath(path, fingerprint)), envelope, 0o644)
+}
+
+// rehearseFor does what `verifier rehearse` does where there is no sandbox: what the
+// first entry, as pinned, came to is signed by a key and kept in the home. by is
+// "lane", or anything else for a key that is nobody's.
+func rehearseFor(home, tree, repositoryID, outcome, by string) error {
+	pem, err := os.ReadFile(filepath.Join(home, "keys", "lane.pem"))
+	if err != nil {
+		return err
+	}
+	key, err := seal.ParsePrivateKey(pem)
+	if err != nil {
+		return err
+	}
+	lane := daemon.LaneID(key.Public())
+	if by != "lane" {
+		if key, err = seal.GenerateKey(rand.Reader); err != nil {
+			return err
+		}
+	}
+	files, err := embedded.PolicyFiles(tree)
+	if err != nil {
+		return err
+	}
+	intent, path, err := files.Intent()
+	if err != nil {
+		return err
+	}
+	fingerprint, err := hostFingerprint(filepath.Join(home, "lane"), rand.Reader)
+	if err != nil {
+		return err
+	}
+	envelope, err := os.ReadFile(filepath.Join(tree, allowlist.PinsPath(path, fingerprint)))
+	if err != nil {
+		return err
+	}
+	u, err := seal.Peek(envelope, allowlist.PinsPayloadType)
+	if err != nil {
+		return err
+	}
+	var pins allowlist.Pins
+	if err := seal.Decode(u.Payload, &pins, seal.Limits{}); err != nil {
+		return err
+	}
+	digest, err := intent.Checks[0].Digest()
+	if err != nil {
+		return err
+	}
+	failing := receipttest.Execution(receipt.Fail)
+	red := failing
+	if outcome == "refused" {
+		red = receipttest.Execution(receipt.Pass)
+	}
+	facts := receipttest.Facts()
+	facts.Check.ID, facts.Check.Kind, facts.Check.Digest, facts.Check.Agreement = intent.Checks[0].ID, receipt.External, digest, "stdout"
+	control := rehearsal.Control{Mutation: 1, File: "a.json", Control: receipt.Control{Kind: receipt.ControlWorktree, MutationOf: ".", Execution: &failing, Outcome: receipt.FailedAsRequired}}
+	facts.Lane.LaneID = lane
+	record, r, err := rehearsal.Sign(rehearsal.Rehearsal{
+		Subject: rehearsal.Subject{RepositoryID: repositoryID, CheckDigest: digest, ClosureSHA256: pins.Checks[0].ClosureSHA256},
+		Check:   facts.Check, TreeSHA256: facts.Inputs.TreeSHA256, Mutations: 1,
+		Runs: facts.Executions, Controls: []rehearsal.Control{control, control, control},
+		Reds:    []rehearsal.Red{{Input: rehearsal.EmptyWorktree, Execution: red}},
+		Posture: facts.Posture, Limits: facts.Limits, Lane: facts.Lane, RehearsedAt: "2026-05-04T03:02:09Z",
+	}, key)
+	if err != nil {
+		return err
+	}
+	return rehearsal.Keep(verifier.RehearsalsDir(filepath.Join(home, "lane")), r.Subject, record)
 }
 
 // TestAttestAsksOnATerminal types at the question; nobody without the token is

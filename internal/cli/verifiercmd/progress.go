@@ -94,9 +94,24 @@ func (p *progress) concluded(o verifier.Outcome) {
 	if r.Classification == receipt.Asserted || r.Classification == receipt.VerifiedEligible {
 		return
 	}
-	w := p.streams.Err
-	fmt.Fprintf(w, "--- %s: %s\n", cli.Escape(o.Check.CheckID()), r.Classification)
 	reasons := r.Explained()
+	p.explain(o.Check.CheckID(), string(r.Classification), reasons, fix(o.Check, reasons), o.Failing)
+}
+
+// rehearsed shows what failed in a rehearsal; the reasons stand in its result.
+func (p *progress) rehearsed(x verifier.Rehearsed) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.clear()
+	if len(x.Failing) > 0 {
+		p.explain(x.Check.ID, string(x.Verdict), nil, "", x.Failing)
+	}
+}
+
+// explain says why a check came to what it did. The caller holds the lock.
+func (p *progress) explain(check, outcome string, reasons []receipt.Reason, hint string, failing []verifier.Failing) {
+	w := p.streams.Err
+	fmt.Fprintf(w, "--- %s: %s\n", cli.Escape(check), outcome)
 	for i, reason := range reasons {
 		if i == maxReasons {
 			fmt.Fprintf(w, "    and %d more\n", len(reasons)-maxReasons)
@@ -104,10 +119,10 @@ func (p *progress) concluded(o verifier.Outcome) {
 		}
 		fmt.Fprintf(w, "    %s: %s\n", reason.Code, cli.Escape(reason.Detail))
 	}
-	if hint := fix(o.Check, reasons); hint != "" {
+	if hint != "" {
 		fmt.Fprintf(w, "    hint: %s\n", hint)
 	}
-	for _, f := range o.Failing {
+	for _, f := range failing {
 		fmt.Fprintf(w, "    --- %s\n", cli.Escape(f.Name))
 		for line := range strings.Lines(strings.TrimRight(f.Tail, "\n")) {
 			fmt.Fprintf(w, "        %s\n", cli.Escape(strings.TrimRight(line, "\n")))
