@@ -370,17 +370,32 @@ func compareAttested(ctx context.Context, r store.Reader, a *Attestable) error {
 	if a.BeforeDefinition, err = blob(ctx, r, a.Before.CheckDigest); err != nil {
 		return err
 	}
-	closure, err := blob(ctx, r, a.Before.ClosureSHA256)
-	if err != nil || closure == nil {
-		return err
-	}
-	if err := seal.Decode(closure, &a.BeforeClosure, seal.Limits{Bytes: allowlist.MaxPinsBytes, Depth: allowlist.MaxDepth}); err != nil {
-		return fmt.Errorf("%w: what was attested: %w", store.ErrCorrupt, err)
-	}
-	if files := allowlist.DefinitionDigest(a.BeforeClosure); files != "" {
-		a.BeforeFiles, err = blob(ctx, r, files)
-	}
+	a.BeforeClosure, a.BeforeFiles, err = closure(ctx, r, a.Before.ClosureSHA256)
 	return err
+}
+
+// Closure returns the parts of a closure that was attested once, by its digest, and
+// the lines of its definition's files; nil where the store does not know them.
+func (s *Service) Closure(ctx context.Context, digest string) (parts []allowlist.ClosurePart, files []byte, err error) {
+	err = s.view(ctx, "read a closure", func(r store.Reader) error {
+		parts, files, err = closure(ctx, r, digest)
+		return err
+	})
+	return parts, files, err
+}
+
+func closure(ctx context.Context, r store.Reader, digest string) (parts []allowlist.ClosurePart, files []byte, err error) {
+	data, err := blob(ctx, r, digest)
+	if err != nil || data == nil {
+		return nil, nil, err
+	}
+	if err := seal.Decode(data, &parts, seal.Limits{Bytes: allowlist.MaxPinsBytes, Depth: allowlist.MaxDepth}); err != nil {
+		return nil, nil, fmt.Errorf("%w: what was attested: %w", store.ErrCorrupt, err)
+	}
+	if digest := allowlist.DefinitionDigest(parts); digest != "" {
+		files, err = blob(ctx, r, digest)
+	}
+	return parts, files, err
 }
 
 // blob reads the bytes with that digest; nil if the store does not have them.

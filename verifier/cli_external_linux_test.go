@@ -10,6 +10,7 @@ import (
 
 	"striatum/internal/schemacheck"
 	"striatum/internal/testenv"
+	"striatum/seal"
 )
 
 // TestExternalCheckFromTemplateToGreen walks an entry of the intent through the
@@ -46,7 +47,14 @@ func TestExternalCheckFromTemplateToGreen(t *testing.T) {
 	step(0, "wrote", pin...)
 	step(0, "as they were", pin...)
 	step(0, "valid", "workflow", "validate", "verification/workflow.json")
-	step(0, "verified_eligible", "verifier", "run", "--check", "schema")
+	var ran struct{ Checks []struct{ Receipt string } }
+	if err := json.Unmarshal([]byte(step(0, "verified_eligible", "verifier", "run", "--check", "schema", "--output", "json")), &ran); err != nil {
+		t.Fatal(err)
+	}
+	byReceipt := slices.Concat(pin, []string{"--from-receipt", ran.Checks[0].Receipt})
+	step(0, "schema has here the bytes of that receipt", byReceipt...)
+	step(2, "no such receipt", slices.Concat(pin, []string{"--from-receipt", seal.SHA256Hex(nil)})...)
+	step(2, "64 lower-case hex digits", append(pin, "--from-receipt", "abc")...)
 	step(0, "ASSERTED   green", "gate", "read")
 
 	operator := func(args ...string) []string { return slices.Concat(args, []string{"--token-file", c.token()}) }
@@ -72,6 +80,7 @@ func TestExternalCheckFromTemplateToGreen(t *testing.T) {
 	put(t, root, "tools/check.py", string(script)+"# edited\n")
 	step(4, "toolchain_drift", "verifier", "run", "--check", "schema")
 	step(1, "", "gate", "check")
+	step(3, "tools/check.py was 100644", append(byReceipt, "--force")...)
 	step(3, "tools/check.py was 100644", pin...)
 	step(0, "wrote", append(pin, "--force")...)
 	step(0, "verified_eligible", "verifier", "run", "--check", "schema")

@@ -15,6 +15,9 @@ import (
 	"striatum/internal/cli/embedded"
 	"striatum/internal/problem"
 	"striatum/internal/worktree"
+	"striatum/receipt"
+	"striatum/seal"
+	"striatum/store"
 	"striatum/verifier"
 	"striatum/workflow"
 )
@@ -24,6 +27,7 @@ type pinOptions struct {
 	hostHere bool
 	force    bool
 	diffOnly bool
+	receipt  string
 	worktree string
 	wait     time.Duration
 }
@@ -42,11 +46,17 @@ signed by the lane and written beside the intent, where git ignores it.
 An entry whose pin would change is refused, with the difference, unless --force
 is given: new bytes need a new attestation.
 
+--from-receipt holds what is seen here against a receipt in the store, such as one
+of another host: nothing is written unless the receipt's check is the same here,
+byte for byte, so that an attestation of it counts for both. What differs is shown.
+The pin still says only what was seen here.
+
 Exit codes: 0 written, or nothing changed; 1 with --diff-only when something
 would change; 3 refused; 6 a definition matches nothing; 7 a command is not
 there; 8 every entry is unfilled.`,
 		Example: `  striatum verifier pin --host-here
-  striatum verifier pin --host-here --diff-only`,
+  striatum verifier pin --host-here --diff-only
+  striatum verifier pin --host-here --from-receipt SEAL`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.execute(cmd.Context(), f) },
 	}
@@ -54,6 +64,7 @@ there; 8 every entry is unfilled.`,
 	fl.BoolVar(&o.hostHere, "host-here", false, "pin for the host that this runs on (required: there is no other way)")
 	fl.BoolVar(&o.force, "force", false, "replace pins that changed")
 	fl.BoolVar(&o.diffOnly, "diff-only", false, "print what would change and write nothing")
+	fl.StringVar(&o.receipt, "from-receipt", "", "only if this host has the bytes of the receipt with this `seal`, 64 hex digits")
 	fl.StringVar(&o.worktree, "worktree", "", "the worktree, or a folder in it (default: the working directory)")
 	fl.DurationVar(&o.wait, "wait", 10*time.Minute, "how long to wait for the lane while another process holds it")
 	if err := cmd.MarkFlagRequired("host-here"); err != nil {
@@ -66,6 +77,9 @@ there; 8 every entry is unfilled.`,
 func (o *pinOptions) execute(ctx context.Context, f *cli.Factory) (err error) {
 	if !o.hostHere || o.wait < 0 {
 		return problem.New(problem.Usage, "pin the intent's commands", "--host-here is false, or --wait is negative", "run: "+allowlist.PinCommand)
+	}
+	if o.receipt != "" && !seal.ValidDigest(o.receipt) {
+		return problem.New(problem.Usage, "pin the intent's commands", "--from-receipt is not 64 lower-case hex digits", "`striatum gate read --output json` names the receipts in whole")
 	}
 	top, err := (&runOptions{worktree: o.worktree}).top(f)
 	if err != nil {
@@ -118,6 +132,11 @@ func (o *pinOptions) execute(ctx context.Context, f *cli.Factory) (err error) {
 			f.Streams.Notef("%s: argv has %q, which is no file or folder of the tree", x.ID, word)
 		}
 	}
+	if o.receipt != "" {
+		if err := s.sameAsReceipt(ctx, f.Streams, o.receipt, seen); err != nil {
+			return err
+		}
+	}
 	before, _, err := s.pins(ctx, intentPath)
 	if err != nil && !o.force {
 		return err
@@ -148,6 +167,79 @@ func (o *pinOptions) execute(ctx context.Context, f *cli.Factory) (err error) {
 	}
 	f.Streams.Notef("wrote %s", cli.Escape(path))
 	return nil
+}
+
+// sameAsReceipt holds what was seen of a receipt's check against that receipt. Each
+// difference is printed, and then the error is Refused.
+func (o *opened) sameAsReceipt(ctx context.Context, s cli.Streams, sealDigest string, seen []verifier.Observation) error {
+	what := "pin by the receipt " + sealDigest[:shortID]
+	envelope, err := o.Service.Receipt(ctx, sealDigest)
+	if errors.Is(err, store.ErrNotFound) {
+		return problem.New(problem.Usage, what, "this store has no such receipt", "`striatum gate read --output json` names the receipts in whole")
+	}
+	if err != nil {
+		return err
+	}
+	ring, err := o.Service.Keyring(ctx)
+	if err != nil {
+		return err
+	}
+	v, err := receipt.Open(envelope, ring)
+	if err != nil {
+		return problem.Wrap(problem.Refused, err, what, "")
+	}
+	r := v.Receipt()
+	i := slices.IndexFunc(seen, func(x verifier.Observation) bool { return x.ID == r.Check.ID })
+	switch {
+	case r.RepositoryID != o.repo.ID:
+		return problem.New(problem.Refused, what, "it is of another repository, "+r.RepositoryID, "")
+	case i < 0:
+		return problem.New(problem.Refused, what, fmt.Sprintf("it is of the check %q, which is not pinned here", r.Check.ID), "name the receipt of an external or builtin+toolchain check")
+	case r.Tools.ClosureSHA256 == "":
+		return problem.New(problem.Refused, what, "its lane saw no bytes of the command", "name the receipt of a run that came further")
+	}
+	parts, files, err := o.Service.Closure(ctx, r.Tools.ClosureSHA256)
+	if err != nil {
+		return err
+	}
+	pin := seen[i].Pin
+	lines := receiptDiff(r, parts, string(files), pin)
+	if len(lines) == 0 {
+		s.Notef("%s has here the bytes of that receipt, of host %s: closure %s", pin.ID, cli.Escape(r.Lane.HostFingerprint), pin.ClosureSHA256)
+		return nil
+	}
+	fmt.Fprintf(s.Out, "! %s: not what receipt %s of host %s saw\n", pin.ID, sealDigest[:shortID], cli.Escape(r.Lane.HostFingerprint))
+	for _, l := range lines {
+		fmt.Fprintf(s.Out, "    %s\n", cli.Escape(l))
+	}
+	return problem.New(problem.Refused, what, "this host has other bytes", "read the difference above; to pin what is here all the same: "+allowlist.PinCommand)
+}
+
+// receiptDiff says what tells a pin from what a receipt saw, whose closure has those
+// parts (nil: unknown), and its definition those lines (empty: unknown); none if
+// nothing does.
+func receiptDiff(r receipt.Receipt, parts []allowlist.ClosurePart, files string, pin allowlist.Pin) []string {
+	var out []string
+	differ := func(what, was, is string) {
+		if was != is {
+			out = append(out, fmt.Sprintf("%s was %s and is %s", what, was, is))
+		}
+	}
+	differ("the entry", r.Check.Digest, pin.CheckDigest)
+	differ("the program", r.Tools.BinarySHA256, pin.BinarySHA256)
+	if r.Tools.ClosureSHA256 == pin.ClosureSHA256 {
+		return out
+	}
+	differ("the closure", r.Tools.ClosureSHA256, pin.ClosureSHA256)
+	if parts != nil {
+		return slices.Concat(out, allowlist.ClosureDiff(parts, pin.Closure), allowlist.DefinitionDiff(files, pin.Definition))
+	}
+	for _, p := range pin.Closure {
+		if p.Tree != "" {
+			differ("the definition in the tree", r.Inputs.DefinitionSHA256, p.SHA256)
+		}
+	}
+	return append(out, "the parts of that closure are in the store only if it was attested: program and definition are all that can be told apart")
 }
 
 // pinnable selects every entry that is filled and every check whose toolchain is
