@@ -47,6 +47,7 @@ func TestExternalCheckFromTemplateToGreen(t *testing.T) {
 	step(0, "wrote", pin...)
 	step(0, "as they were", pin...)
 	step(0, "valid", "workflow", "validate", "verification/workflow.json")
+	step(0, "GRADUATES", "verifier", "rehearse", "schema")
 	var ran struct{ Checks []struct{ Receipt string } }
 	if err := json.Unmarshal([]byte(step(0, "verified_eligible", "verifier", "run", "--check", "schema", "--output", "json")), &ran); err != nil {
 		t.Fatal(err)

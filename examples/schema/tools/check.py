@@ -4,7 +4,10 @@ import json
 import pathlib
 import sys
 
-for path in sorted(pathlib.Path(sys.argv[1]).glob("*.json")):
+paths = sorted(pathlib.Path(sys.argv[1]).glob("*.json"))
+if not paths:
+    sys.exit("there is no schema to check")
+for path in paths:
     kind = json.loads(path.read_text())["type"]
     if kind not in ("string", "number"):
         sys.exit(f"{path.name}: unknown type '{kind}'")
