@@ -105,7 +105,7 @@ func TestVerdictFollowsFromTheFacts(t *testing.T) {
 		"no empty worktree":  {func(r *rehearsal.Rehearsal) { r.Reds = r.Reds[1:] }, rehearsal.Indeterminate, false, "rehearsal_incomplete"},
 		"no emptied tests":   {func(r *rehearsal.Rehearsal) { r.Reds = r.Reds[:1] }, rehearsal.Indeterminate, false, "rehearsal_incomplete"},
 		"a red is cut short": {func(r *rehearsal.Rehearsal) { r.Reds[0].Execution = receipttest.Execution(receipt.Inconclusive) }, rehearsal.Indeterminate, false, "execution_cut_short"},
-		"a red is timed out": {func(r *rehearsal.Rehearsal) { unreadable.TimedOut = true; r.Reds[0].Execution = unreadable }, rehearsal.Indeterminate, false, "execution_cut_short"},
+		"a red is timed out": {func(r *rehearsal.Rehearsal) { r.Reds[0].Execution = unreadable; r.Reds[0].Execution.TimedOut = true }, rehearsal.Indeterminate, false, "execution_cut_short"},
 		"drift": {func(r *rehearsal.Rehearsal) {
 			r.Incidents = []receipt.Incident{{Code: "toolchain_drift", Effect: receipt.MakesIndeterminate, Detail: "x"}}
 		}, rehearsal.Indeterminate, false, "toolchain_drift"},
