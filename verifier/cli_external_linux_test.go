@@ -65,7 +65,7 @@ func TestExternalCheckFromTemplateToGreen(t *testing.T) {
 	step(0, "attestation_missing", read...)
 	step(2, "--digest", attest...)
 	attest = append(attest, "--digest", digest(step(2, "", append(attest, "--output", "json")...)))
-	step(3, "may not do that", attest...)
+	step(3, "this takes an operator", attest...)
 	step(0, "attested schema", operator(attest...)...)
 	if out := step(0, "ASSERTED   green", read...); strings.Contains(out, "attestation_") || !strings.Contains(out, "store_not_isolated") {
 		t.Errorf("attested:\n%s", out)
