@@ -41,16 +41,16 @@ func (d AttestationDocument) Digest() (string, error) {
 // its Revocation is zero while it is active.
 type AttestationInfo struct {
 	store.Attestation
-	Position   int64
-	RecordedAt string
-	Revocation Revocation
+	Position   int64      `json:"position"`
+	RecordedAt string     `json:"recorded_at"`
+	Revocation Revocation `json:"revocation"`
 }
 
 // Revocation says who took an attestation back, and when.
 type Revocation struct {
-	Position   int64
-	RecordedAt string
-	By         string
+	Position   int64  `json:"position"`
+	RecordedAt string `json:"recorded_at"`
+	By         string `json:"by"`
 }
 
 // Active reports whether a was not taken back.
@@ -59,39 +59,40 @@ func (a AttestationInfo) Active() bool { return a.Revocation.Position == 0 }
 // AttestQuery names a check and the bytes to attest for it: Pins is a signed
 // pins file that has a pin of the check; empty where the host has none.
 type AttestQuery struct {
-	RepositoryID string
-	CheckID      string
-	Pins         []byte
+	RepositoryID string `json:"repository_id"`
+	CheckID      string `json:"check_id"`
+	Pins         []byte `json:"pins"`
 }
 
 // Attestable is what an attestation would be about. The definition is the accepted
 // policy's: canonical JSON, whose SHA-256 is the check digest. The pin is one of
 // exactly this definition.
 type Attestable struct {
-	Definition  []byte
-	Description string // of the check, in its author's words
-	Pin         allowlist.Pin
-	Document    AttestationDocument
-	Digest      string
+	Definition  []byte              `json:"definition"`
+	Description string              `json:"description"` // of the check, in its author's words
+	Pin         allowlist.Pin       `json:"pin"`
+	Document    AttestationDocument `json:"document"`
+	Digest      string              `json:"digest"`
 	// Claims are those of the accepted policy that rest on the check. Stops say
 	// why none of them reads VERIFIED all the same.
-	Claims []string
-	Stops  []Stop
+	Claims []string `json:"claims"`
+	Stops  []Stop   `json:"stops"`
 	// Active is the attestation that says this already, Before the last active
 	// one that says something else of a check with this id; nil: none.
-	Active, Before *AttestationInfo
+	Active *AttestationInfo `json:"active"`
+	Before *AttestationInfo `json:"before"`
 	// BeforeDefinition, BeforeClosure and BeforeFiles (the lines that the closure's
 	// definition is the digest of) are what Before was about; nil where the store
 	// knows their digests only.
-	BeforeDefinition []byte
-	BeforeClosure    []allowlist.ClosurePart
-	BeforeFiles      []byte
+	BeforeDefinition []byte                  `json:"before_definition"`
+	BeforeClosure    []allowlist.ClosurePart `json:"before_closure"`
+	BeforeFiles      []byte                  `json:"before_files"`
 }
 
 // Stop is a basis that keeps a claim at ASSERTED whatever is attested.
 type Stop struct {
-	Code     gate.Code
-	Sentence string
+	Code     gate.Code `json:"code"`
+	Sentence string    `json:"sentence"`
 }
 
 // Attestable returns what Attest would attest. The error is a problem: Refused

@@ -200,7 +200,7 @@ func TestOnlyTheOperatorsTokenAttests(t *testing.T) {
 		}
 	}
 	c.refused(problem.Refused, "may not do that", with(""))
-	c.refused(problem.Refused, "not an operator token", with("striatum_se_"+token[12:]))
+	c.refused(problem.Refused, "does not know it", with("striatum_se_"+token[12:]))
 	c.must(with(token)())
 
 	_, err := c.RevokeAttestation(c.Context(), operator(), repoID, "schema", 0)

@@ -67,6 +67,9 @@ func ledger(ctx context.Context, r store.Reader, repositoryID, runID string) (cl
 // the receipt must have been recorded. All others are the principal's word.
 func (s *Service) UpdateClaims(ctx context.Context, p Principal, repositoryID, runID string, declared []claim.Claim, ups []claim.Update) (claim.Ledger, error) {
 	const what = "write the claim ledger"
+	if err := p.mustReachRun(what, repositoryID, runID); err != nil {
+		return claim.Ledger{}, err
+	}
 	if declared != nil {
 		if err := p.mustBe("declare claims", Local, Lane, Operator); err != nil {
 			return claim.Ledger{}, err

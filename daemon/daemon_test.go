@@ -60,7 +60,7 @@ func newDesk(t testing.TB) *desk {
 func (d *desk) over(s store.Store) *daemon.Service {
 	return daemon.New(daemon.Config{
 		Store: s, Now: func() time.Time { return d.now }, Rand: rand.Reader, StoreClass: seal.ClassShared,
-		StoreName: "embedded", Home: "/home/x",
+		StoreName: "embedded", Home: "/home/x", ReportKey: receipttest.Key(d.TB, 7),
 	})
 }
 
@@ -342,7 +342,7 @@ func TestClaimsFollowTheWritersRules(t *testing.T) {
 	d.must(err)
 	d.refused(problem.Refused, "not recorded", update(local, claim.Update{ClaimID: "tests-pass", Receipt: &v}))
 	d.refused(problem.Invalid, "VERIFIED", update(local, claim.Update{ClaimID: "tests-pass", Status: claim.Verified}))
-	d.refused(problem.Refused, "job", update(daemon.Principal{Kind: daemon.Session, Name: "s-1"}, claim.Update{ClaimID: "tests-pass", Status: claim.Asserted}))
+	d.refused(problem.Refused, "job", update(daemon.Principal{Kind: daemon.Session, Name: "s-1", RepositoryID: repoID, RunID: runID}, claim.Update{ClaimID: "tests-pass", Status: claim.Asserted}))
 	_, err = d.RecordReceipt(d.Context(), local, envelope)
 	d.must(err)
 	bound, err := d.UpdateClaims(d.Context(), local, repoID, runID, declared, []claim.Update{{ClaimID: "tests-pass", Receipt: &v}})

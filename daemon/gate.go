@@ -7,6 +7,7 @@ import (
 
 	"striatum/claim"
 	"striatum/gate"
+	"striatum/internal/problem"
 	"striatum/receipt"
 	"striatum/seal"
 	"striatum/store"
@@ -53,6 +54,32 @@ func (s *Service) Gate(ctx context.Context, q GateQuery) (gate.Report, error) {
 		return gate.Report{}, err
 	}
 	return gate.Evaluate(in), nil
+}
+
+// The names that a summary carries. They are URNs: nothing is fetched by them.
+const (
+	summaryVerifier = "urn:striatum:gate"
+	summaryResource = "urn:striatum:repository:"
+)
+
+// Summary returns a report as a SLSA verification summary, signed with the report
+// key. The error is a problem: No for a repository that the store does not know,
+// Usage for a report that judged no tree.
+func (s *Service) Summary(r gate.Report) (envelope []byte, err error) {
+	const what = "sign the verification summary"
+	if r.RepositoryID == "" {
+		return nil, problem.New(problem.No, what, "this store does not know the worktree, so nothing was checked", "run: striatum verifier run --all")
+	}
+	payload, err := gate.Summary(r, gate.SummaryOptions{
+		VerifierID: summaryVerifier, ResourceURI: summaryResource + r.RepositoryID, TimeVerified: s.cfg.Now(),
+	})
+	if err != nil {
+		return nil, problem.Wrap(problem.Usage, err, what, "judge a tree: the worktree's, or one named by --commit")
+	}
+	if envelope, err = seal.Sign(s.cfg.ReportKey, seal.PayloadInToto, payload); err != nil {
+		return nil, problem.Wrap(problem.Internal, err, what, "")
+	}
+	return envelope, nil
 }
 
 func (s *Service) emptyInput(q GateQuery) gate.Input {

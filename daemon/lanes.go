@@ -8,6 +8,7 @@ import (
 	"striatum/internal/problem"
 	"striatum/seal"
 	"striatum/store"
+	"striatum/workflow"
 )
 
 // LaneSpec is a lane to enrol.
@@ -31,6 +32,9 @@ func (s *Service) EnrolLane(ctx context.Context, p Principal, spec LaneSpec) err
 	const what = "enrol the lane"
 	if err := p.mustBe(what, Local, Operator); err != nil {
 		return err
+	}
+	if !workflow.ValidID(spec.LaneID) {
+		return problem.New(problem.Usage, what, fmt.Sprintf("%q is not an id", clip(spec.LaneID)), "an id is 1 to 64 of a-z, 0-9, dot, underscore and hyphen, and begins with a letter or digit")
 	}
 	switch spec.Class {
 	case seal.ClassShared:
@@ -81,17 +85,27 @@ func (s *Service) Keyring(ctx context.Context) (ring seal.Keyring, err error) {
 }
 
 func keyring(ctx context.Context, r store.Reader) (seal.Keyring, error) {
-	lanes, err := allLanes(ctx, r)
+	rows, err := allLanes(ctx, r)
 	if err != nil {
 		return seal.Keyring{}, err
 	}
+	infos := make([]LaneInfo, 0, len(rows))
+	for _, row := range rows {
+		infos = append(infos, LaneInfo{Lane: row.Value})
+	}
+	return KeyringOf(infos)
+}
+
+// KeyringOf returns the keys of lanes. The error wraps store.ErrCorrupt for one
+// whose key does not have its id.
+func KeyringOf(lanes []LaneInfo) (seal.Keyring, error) {
 	var keys []seal.Key
 	for _, l := range lanes {
-		public, err := seal.ParsePublicKey([]byte(l.Value.PublicKey))
-		if err != nil || public.ID() != l.Value.KeyID {
-			return seal.Keyring{}, fmt.Errorf("%w: the key of lane %q does not have its id", store.ErrCorrupt, l.Value.LaneID)
+		public, err := seal.ParsePublicKey([]byte(l.PublicKey))
+		if err != nil || public.ID() != l.KeyID {
+			return seal.Keyring{}, fmt.Errorf("%w: the key of lane %q does not have its id", store.ErrCorrupt, l.LaneID)
 		}
-		keys = append(keys, seal.Key{Public: public, Role: seal.RoleLane, Class: seal.Class(l.Value.Class), LaneID: l.Value.LaneID})
+		keys = append(keys, seal.Key{Public: public, Role: seal.RoleLane, Class: seal.Class(l.Class), LaneID: l.LaneID})
 	}
 	return seal.NewKeyring(keys...), nil
 }
@@ -113,12 +127,16 @@ func gateLanes(ctx context.Context, r store.Reader) ([]gate.Lane, error) {
 			if rev.Value.KeyID != lane.KeyID {
 				continue
 			}
-			if lane.RevokedAt == 0 {
-				lane.RevokedAt = rev.Position
+			at := rev.Position
+			if since := rev.Value.Since; since > 0 {
+				at = min(at, since)
 			}
-			if rev.Value.Kind == revokedRetired && lane.Kind == gate.NotRevoked {
+			if lane.RevokedAt == 0 || at < lane.RevokedAt {
+				lane.RevokedAt = at
+			}
+			if rev.Value.Kind == RevokedRetired && lane.Kind == gate.NotRevoked {
 				lane.Kind = gate.Retired
-			} else if rev.Value.Kind != revokedRetired {
+			} else if rev.Value.Kind != RevokedRetired {
 				lane.Kind = gate.Compromised
 			}
 		}
@@ -127,6 +145,111 @@ func gateLanes(ctx context.Context, r store.Reader) ([]gate.Lane, error) {
 	return out, nil
 }
 
-// revokedRetired is how the store names a key that was put out of use in good
-// order; any other word means compromised.
-const revokedRetired = "retired"
+// LaneInfo is an enrolled lane. Since is the place in the log from which on what
+// its key signed does not count; zero while it was not revoked.
+type LaneInfo struct {
+	store.Lane
+	Position   int64  `json:"position"`
+	RecordedAt string `json:"recorded_at"`
+	Revoked    string `json:"revoked"` // "", RevokedRetired or RevokedCompromised
+	Since      int64  `json:"since"`
+}
+
+// Lanes lists all lanes that were ever enrolled, oldest first.
+func (s *Service) Lanes(ctx context.Context) (out []LaneInfo, err error) {
+	err = s.view(ctx, "list the lanes", func(r store.Reader) error {
+		out, err = lanes(ctx, r)
+		return err
+	})
+	return out, err
+}
+
+func lanes(ctx context.Context, r store.Reader) ([]LaneInfo, error) {
+	rows, err := allLanes(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	judged, err := gateLanes(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]LaneInfo, 0, len(rows))
+	for i, row := range rows {
+		l := LaneInfo{Lane: row.Value, Position: row.Position, RecordedAt: row.RecordedAt, Since: judged[i].RevokedAt}
+		switch judged[i].Kind {
+		case gate.NotRevoked:
+		case gate.Retired:
+			l.Revoked = RevokedRetired
+		case gate.Compromised:
+			l.Revoked = RevokedCompromised
+		}
+		out = append(out, l)
+	}
+	return out, nil
+}
+
+// RevokeLane ends every key of the lane with that id: a retired one from now on, a
+// compromised one from the place since in the log, or from its enrolment if since
+// is zero. What lies before keeps counting. A later revocation can only take more
+// away. It returns the keys' ids and where each ends.
+func (s *Service) RevokeLane(ctx context.Context, p Principal, laneID, kind string, since int64) (out []LaneInfo, err error) {
+	what := fmt.Sprintf("revoke the lane %q", clip(laneID))
+	if err := p.mustBe(what, Operator); err != nil {
+		return nil, err
+	}
+	switch {
+	case kind != RevokedRetired && kind != RevokedCompromised:
+		return nil, problem.New(problem.Usage, what, fmt.Sprintf("%q is not a way to end a key", clip(kind)), "a key is retired or compromised")
+	case kind == RevokedRetired && since != 0:
+		return nil, problem.New(problem.Usage, what, "a retired key ends now, not since a place in the log", "one that was in other hands is compromised")
+	case since < 0:
+		return nil, problem.New(problem.Usage, what, "a place in the log is a number from 1 on", "")
+	}
+	err = s.update(ctx, what, func(w store.Writer) error {
+		out = nil
+		head, err := w.Head(ctx)
+		if err != nil {
+			return err
+		}
+		if since > head.Position {
+			return problem.New(problem.Usage, what, fmt.Sprintf("the log has %d entries, not yet %d", head.Position, since), "`striatum lane list` says where each lane was enrolled")
+		}
+		before, err := lanes(ctx, w)
+		if err != nil {
+			return err
+		}
+		for _, l := range before {
+			if l.LaneID != laneID {
+				continue
+			}
+			row := store.LaneRevocation{KeyID: l.KeyID, Kind: kind, By: p.String(), Since: since}
+			if kind == RevokedCompromised && since == 0 {
+				row.Since = l.Position
+			}
+			ended := l.Since != 0 && (row.Since == 0 || l.Since <= row.Since)
+			if ended && (l.Revoked == kind || l.Revoked == RevokedCompromised) {
+				continue // it says nothing new
+			}
+			if _, err := w.AddLaneRevocation(ctx, row); err != nil {
+				return err
+			}
+		}
+		after, err := lanes(ctx, w)
+		for _, l := range after {
+			if l.LaneID == laneID {
+				out = append(out, l)
+			}
+		}
+		if err == nil && len(out) == 0 {
+			return problem.New(problem.Usage, what, "no such lane is enrolled", "`striatum lane list` names all")
+		}
+		return err
+	})
+	return out, err
+}
+
+// How a lane's key ended. Any other word in the store means compromised.
+const (
+	RevokedRetired     = "retired"
+	RevokedCompromised = "compromised"
+)

@@ -1,24 +1,48 @@
 package daemon_test
 
 import (
+	"reflect"
 	"testing"
 	"time"
 
 	"striatum/claim"
 	"striatum/daemon"
+	"striatum/gate"
 	"striatum/internal/problem"
+	"striatum/receipt"
 	"striatum/receipt/receipttest"
 	"striatum/seal"
 )
 
+// session is bound to the repository, run and job of the receipts of receipttest.
+func session() daemon.Principal {
+	return daemon.Principal{Kind: daemon.Session, Name: "se-1", RepositoryID: repoID, RunID: runID, Jobs: []string{"verify"}}
+}
+
+// of returns session with another repository and run.
+func of(repositoryID, run string) daemon.Principal {
+	p := session()
+	p.RepositoryID, p.RunID = repositoryID, run
+	return p
+}
+
+// TestMatrixOfPrincipals calls every method of Caller as every principal.
 func TestMatrixOfPrincipals(t *testing.T) {
-	kinds := []daemon.Principal{
-		daemon.LocalUser(),
-		{Kind: daemon.Session, Name: "s-1", Jobs: []string{"verify"}},
-		{Kind: daemon.Lane, Name: "lane-1"},
-		operator(),
-		{},
+	principals := []struct {
+		name string
+		p    daemon.Principal
+	}{
+		{"local", daemon.LocalUser()},
+		{"session", session()},
+		{"session of another run", of(repoID, "run-2")},
+		{"session of another repository", of("repo-2", runID)},
+		{"session bound to nothing", of("", "")},
+		{"lane", daemon.Principal{Kind: daemon.Lane, Name: "lane-1"}},
+		{"another lane", daemon.Principal{Kind: daemon.Lane, Name: "lane-2"}},
+		{"operator", operator()},
+		{"nobody", daemon.Principal{}},
 	}
+	local := daemon.LocalUser()
 	place := daemon.Worktree{Path: "/w", Device: 1, Inode: 2}
 	files := policyFiles(t)
 	_, policy, err := files.Document()
@@ -26,83 +50,176 @@ func TestMatrixOfPrincipals(t *testing.T) {
 		t.Fatal(err)
 	}
 	declared := []claim.Claim{{ID: "tests-pass", Statement: "The tests pass.", CheckID: "builtin:go-test", JobID: "verify"}}
-	// Each operation with a letter per principal, in the order above: y or n.
-	tests := []struct {
-		name, allowed string
-		do            func(d *desk, p daemon.Principal) error
-	}{
-		{"record opened", "ynyyn", func(d *desk, p daemon.Principal) error {
-			_, v := d.sign(nil)
-			return d.RecordOpened(d.Context(), p, d.opened(v.Receipt()))
-		}},
-		{"record receipt", "ynyyn", func(d *desk, p daemon.Principal) error {
-			envelope, _ := d.sign(nil)
-			_, err := d.RecordReceipt(d.Context(), p, envelope)
-			return err
-		}},
-		{"declare claims", "ynyyn", func(d *desk, p daemon.Principal) error {
-			_, err := d.UpdateClaims(d.Context(), p, repoID, runID, declared, nil)
-			return err
-		}},
-		{"assert a claim", "yynyn", func(d *desk, p daemon.Principal) error {
-			_, err := d.UpdateClaims(d.Context(), daemon.LocalUser(), repoID, runID, declared, nil)
-			d.must(err)
-			_, err = d.UpdateClaims(d.Context(), p, repoID, runID, nil, []claim.Update{{ClaimID: "tests-pass", Status: claim.Asserted}})
-			return err
-		}},
-		{"bind a receipt", "ynyyn", func(d *desk, p daemon.Principal) error {
-			envelope, v := d.sign(nil)
-			_, err := d.RecordReceipt(d.Context(), daemon.LocalUser(), envelope)
-			d.must(err)
-			_, err = d.UpdateClaims(d.Context(), daemon.LocalUser(), repoID, runID, declared, nil)
-			d.must(err)
-			_, err = d.UpdateClaims(d.Context(), p, repoID, runID, nil, []claim.Update{{ClaimID: "tests-pass", Receipt: &v}})
-			return err
-		}},
-		{"enrol another lane", "nnnyn", func(d *desk, p daemon.Principal) error {
-			return d.EnrolLane(d.Context(), p, daemon.LaneSpec{LaneID: "lane-2", PublicKey: receipttest.Key(t, 2).Public(), Class: seal.ClassShared})
-		}},
-		{"mint the first token", "ynnyn", func(d *desk, p daemon.Principal) error {
-			_, err := d.MintOperator(d.Context(), p, time.Hour, forget)
-			return err
-		}},
-		{"mint another token", "nnnyn", func(d *desk, p daemon.Principal) error {
-			_, err := d.MintOperator(d.Context(), daemon.LocalUser(), time.Hour, forget)
-			d.must(err)
-			_, err = d.MintOperator(d.Context(), p, time.Hour, forget)
-			return err
-		}},
-		{"bind a repository", "nnnyn", func(d *desk, p daemon.Principal) error {
-			return d.BindRepository(d.Context(), p, place, "mine")
-		}},
-		{"accept a policy", "nnnyn", func(d *desk, p daemon.Principal) error {
-			return d.AcceptPolicy(d.Context(), p, repoID, files, policy)
-		}},
-		{"explain a receipt", "nnnyn", func(d *desk, p daemon.Principal) error {
-			envelope, v := d.sign(nil)
-			_, err := d.RecordReceipt(d.Context(), daemon.LocalUser(), envelope)
-			d.must(err)
-			return d.Explain(d.Context(), p, v.Seal(), "flaky")
-		}},
-		{"read the gate", "yyyyy", func(d *desk, _ daemon.Principal) error {
-			_, err := d.Gate(d.Context(), daemon.GateQuery{RepositoryID: repoID})
-			return err
-		}},
+	record := func(d *desk) (envelope []byte, v receipt.Verified) {
+		envelope, v = d.sign(nil)
+		_, err := d.RecordReceipt(d.Context(), local, envelope)
+		d.must(err)
+		return envelope, v
 	}
+	declare := func(d *desk) {
+		_, err := d.UpdateClaims(d.Context(), local, repoID, runID, declared, nil)
+		d.must(err)
+	}
+	query := daemon.GateQuery{RepositoryID: repoID, RunID: runID, Tree: gate.Tree{SHA256: receipttest.Digest("tree"), Source: "worktree"}}
+	operatorToken := daemon.TokenSpec{Kind: daemon.Operator, TTL: time.Hour}
+	sessionToken := daemon.TokenSpec{Kind: daemon.Session, TTL: time.Hour, RepositoryID: repoID}
+	laneToken := daemon.TokenSpec{Kind: daemon.Lane, TTL: time.Hour, LaneID: "lane-1"}
+	hash := receipttest.Digest("token")
+	attest := daemon.AttestQuery{RepositoryID: repoID, CheckID: "schema"}
+	// Each method with a letter per principal, in the order above: y or n. An x is
+	// let in too, and then told that there is no such thing.
+	tests := []struct {
+		method, name, allowed string
+		do                    func(d *desk, c daemon.Caller) error
+	}{
+		{"Describe", "", "yyyyyyyyn", func(d *desk, c daemon.Caller) error { _, err := c.Describe(d.Context()); return err }},
+		{"FindRepository", "", "yyynnyyyn", func(d *desk, c daemon.Caller) error {
+			d.must(d.BindRepository(d.Context(), operator(), place, repoID))
+			_, _, err := c.FindRepository(d.Context(), place)
+			return err
+		}},
+		{"Repository", "", "ynnnnyyyn", func(d *desk, c daemon.Caller) error { _, _, err := c.Repository(d.Context(), place); return err }},
+		{"BindRepository", "", "nnnnnnnyn", func(d *desk, c daemon.Caller) error { return c.BindRepository(d.Context(), place, "mine") }},
+		{"Policy", "", "yyynnyyyn", func(d *desk, c daemon.Caller) error { _, _, err := c.Policy(d.Context(), repoID); return err }},
+		{"AcceptPolicy", "", "nnnnnnnyn", func(d *desk, c daemon.Caller) error {
+			return c.AcceptPolicy(d.Context(), repoID, files, policy)
+		}},
+		{"Gate", "", "yynnnyyyn", func(d *desk, c daemon.Caller) error { _, err := c.Gate(d.Context(), query); return err }},
+		{"Summary", "", "ynnnnnnyn", func(d *desk, c daemon.Caller) error { _, _, err := c.Summary(d.Context(), query); return err }},
+		{"Ledger", "", "yynnnyyyn", func(d *desk, c daemon.Caller) error {
+			declare(d)
+			_, _, err := c.Ledger(d.Context(), repoID, runID)
+			return err
+		}},
+		{"UpdateClaims", "declare", "ynnnnyyyn", func(d *desk, c daemon.Caller) error {
+			_, err := c.UpdateClaims(d.Context(), repoID, runID, declared, nil)
+			return err
+		}},
+		{"UpdateClaims", "assert", "yynnnnnyn", func(d *desk, c daemon.Caller) error {
+			declare(d)
+			_, err := c.UpdateClaims(d.Context(), repoID, runID, nil, []claim.Update{{ClaimID: "tests-pass", Status: claim.Asserted}})
+			return err
+		}},
+		{"UpdateClaims", "bind a receipt", "ynnnnynyn", func(d *desk, c daemon.Caller) error {
+			_, v := record(d)
+			declare(d)
+			_, err := c.UpdateClaims(d.Context(), repoID, runID, nil, []claim.Update{{ClaimID: "tests-pass", Receipt: &v}})
+			return err
+		}},
+		{"RecordOpened", "", "ynnnnynyn", func(d *desk, c daemon.Caller) error {
+			_, v := d.sign(nil)
+			return c.RecordOpened(d.Context(), d.opened(v.Receipt()))
+		}},
+		{"RecordReceipt", "", "ynnnnynyn", func(d *desk, c daemon.Caller) error {
+			envelope, _ := d.sign(nil)
+			_, err := c.RecordReceipt(d.Context(), envelope)
+			return err
+		}},
+		{"Receipt", "", "yynnnyyyn", func(d *desk, c daemon.Caller) error {
+			_, v := record(d)
+			_, err := c.Receipt(d.Context(), v.Seal())
+			return err
+		}},
+		{"Receipts", "", "yyynnyyyn", func(d *desk, c daemon.Caller) error {
+			_, err := c.Receipts(d.Context(), repoID, daemon.ReceiptFilter{})
+			return err
+		}},
+		{"Explain", "", "nnnnnnnyn", func(d *desk, c daemon.Caller) error {
+			_, v := record(d)
+			return c.Explain(d.Context(), v.Seal(), "flaky")
+		}},
+		// Without a policy nothing is attestable, which is a refusal for everybody.
+		{"Attestable", "", "nnnnnnnnn", func(d *desk, c daemon.Caller) error { _, err := c.Attestable(d.Context(), attest); return err }},
+		{"Attest", "", "nnnnnnnnn", func(d *desk, c daemon.Caller) error { _, _, err := c.Attest(d.Context(), attest, hash); return err }},
+		{"RevokeAttestation", "", "nnnnnnnxn", func(d *desk, c daemon.Caller) error {
+			_, err := c.RevokeAttestation(d.Context(), repoID, "schema", 0)
+			return err
+		}},
+		{"Attestations", "", "yyynnyyyn", func(d *desk, c daemon.Caller) error { _, err := c.Attestations(d.Context(), repoID); return err }},
+		{"EnrolLane", "", "nnnnnnnyn", func(d *desk, c daemon.Caller) error {
+			return c.EnrolLane(d.Context(), daemon.LaneSpec{LaneID: "lane-2", PublicKey: receipttest.Key(t, 2).Public(), Class: seal.ClassShared})
+		}},
+		{"Keyring", "", "yyyyyyyyn", func(d *desk, c daemon.Caller) error { _, err := c.Keyring(d.Context()); return err }},
+		{"Lanes", "", "yyyyyyyyn", func(d *desk, c daemon.Caller) error { _, err := c.Lanes(d.Context()); return err }},
+		{"RevokeLane", "", "nnnnnnnyn", func(d *desk, c daemon.Caller) error {
+			_, err := c.RevokeLane(d.Context(), "lane-1", daemon.RevokedRetired, 0)
+			return err
+		}},
+		{"VerifyLog", "", "ynnnnnnyn", func(d *desk, c daemon.Caller) error { _, err := c.VerifyLog(d.Context()); return err }},
+		{"CheckMint", "the first", "ynnnnnnyn", func(d *desk, c daemon.Caller) error { return c.CheckMint(d.Context(), operatorToken) }},
+		{"CheckMint", "another", "nnnnnnnyn", func(d *desk, c daemon.Caller) error { d.mint(); return c.CheckMint(d.Context(), operatorToken) }},
+		{"RecordToken", "the first", "ynnnnnnyn", func(d *desk, c daemon.Caller) error {
+			_, err := c.RecordToken(d.Context(), operatorToken, hash)
+			return err
+		}},
+		{"RecordToken", "another", "nnnnnnnyn", func(d *desk, c daemon.Caller) error {
+			d.mint()
+			_, err := c.RecordToken(d.Context(), operatorToken, hash)
+			return err
+		}},
+		{"RecordToken", "a session's", "nnnnnnnyn", func(d *desk, c daemon.Caller) error {
+			_, err := c.RecordToken(d.Context(), sessionToken, hash)
+			return err
+		}},
+		{"RecordToken", "a lane's", "nnnnnnnyn", func(d *desk, c daemon.Caller) error {
+			_, err := c.RecordToken(d.Context(), laneToken, hash)
+			return err
+		}},
+		{"Tokens", "", "nnnnnnnyn", func(d *desk, c daemon.Caller) error { _, err := c.Tokens(d.Context()); return err }},
+		{"RevokeToken", "", "nnnnnnnxn", func(d *desk, c daemon.Caller) error { _, err := c.RevokeToken(d.Context(), "op-12345678"); return err }},
+	}
+	tried := map[string]bool{}
 	for _, tt := range tests {
-		for i, p := range kinds {
-			t.Run(tt.name+"/"+p.Kind.String(), func(t *testing.T) {
-				err := tt.do(newDesk(t).enrol(), p)
-				if tt.allowed[i] == 'y' {
-					if err != nil {
-						t.Errorf("refused: %v", err)
+		tried[tt.method] = true
+		for i, who := range principals {
+			t.Run(tt.method+"/"+tt.name+"/"+who.name, func(t *testing.T) {
+				d := newDesk(t).enrol()
+				got := problem.Of(tt.do(d, d.As(who.p)))
+				switch tt.allowed[i] {
+				case 'y':
+					if got != nil {
+						t.Errorf("refused: %v", got)
 					}
-					return
-				}
-				if got := problem.Of(err); got == nil || got.Kind != problem.Refused {
-					t.Errorf("got %v, want kind Refused", err)
+				case 'x':
+					if got == nil || got.Kind != problem.Usage {
+						t.Errorf("got %v, want kind Usage", got)
+					}
+				default:
+					if got == nil || got.Kind != problem.Refused {
+						t.Errorf("got %v, want kind Refused", got)
+					}
 				}
 			})
+		}
+	}
+	for m := range reflect.TypeFor[daemon.Caller]().Methods() {
+		if !tried[m.Name] {
+			t.Errorf("%s is not in the matrix", m.Name)
+		}
+	}
+}
+
+func TestASessionListsReceiptsOfItsRunAlone(t *testing.T) {
+	d := newDesk(t).enrol()
+	var want string
+	prev := ""
+	for i, run := range []string{"run-2", runID, "run-2"} {
+		envelope, v := d.sign(func(r *receipt.Receipt) {
+			r.RunID, r.Sequence = run, int64(i+1)
+			if prev != "" {
+				r.PrevSeal = prev
+			}
+		})
+		_, err := d.RecordReceipt(d.Context(), daemon.LocalUser(), envelope)
+		d.must(err)
+		if prev = v.Seal(); run == runID {
+			want = v.Seal()
+		}
+	}
+	for _, limit := range []int{0, 1} {
+		got, err := d.As(session()).Receipts(d.Context(), repoID, daemon.ReceiptFilter{Limit: limit})
+		if err != nil || len(got) != 1 || got[0].Seal != want {
+			t.Errorf("limit %d: got %v, %v, want the receipt of the session's run", limit, got, err)
 		}
 	}
 }

@@ -148,10 +148,10 @@ func require(r *gate.Requirement, check workflow.CheckRef, intent allowlist.Inte
 
 // AcceptedPolicy is the policy that counts for a repository.
 type AcceptedPolicy struct {
-	Digest string
-	By     string
-	At     string // RFC 3339, by the clock of the store
-	Files  Files  // the accepted bytes
+	Digest string `json:"digest"`
+	By     string `json:"by"`
+	At     string `json:"at"`    // RFC 3339, by the clock of the store
+	Files  Files  `json:"files"` // the accepted bytes
 }
 
 // Policy returns the policy that was accepted last; found is false when none

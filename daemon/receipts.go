@@ -111,16 +111,16 @@ func notEvidence(err error, what string) error {
 // ReceiptInfo is what the store knows of a receipt without opening it.
 type ReceiptInfo struct {
 	store.Receipt
-	Position   int64
-	RecordedAt string
+	Position   int64  `json:"position"`
+	RecordedAt string `json:"recorded_at"`
 }
 
 // ReceiptFilter selects receipts of a repository. After and Limit page through
 // them, oldest first (store.Page).
 type ReceiptFilter struct {
-	CheckDigest string // empty: of every check
-	After       int64
-	Limit       int
+	CheckDigest string `json:"check_digest"` // empty: of every check
+	After       int64  `json:"after"`
+	Limit       int    `json:"limit"`
 }
 
 // Receipts lists receipts of a repository.

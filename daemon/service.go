@@ -9,22 +9,29 @@
 // # Who may do what
 //
 //	                               local  session  lane  operator
-//	read anything, read the gate   yes    yes      yes   yes
-//	meet a repository              yes    yes      yes   yes
+//	read a repository, its gate    yes    of own   yes   yes
+//	read the lanes and their keys  yes    yes      yes   yes
+//	verify the log, sign a summary yes    no       no    yes
+//	meet a repository              yes    no       yes   yes
 //	record opened and receipts     yes    no       own   yes
 //	declare a run's claims         yes    no       yes   yes
 //	publish claims to ASSERTED     yes    of jobs  no    yes
 //	bind a receipt to a claim      yes    no       own   yes
 //	enrol the first lane, shared   yes    no       no    yes
-//	enrol a lane                   no     no       no    yes
+//	enrol another, revoke one      no     no       no    yes
 //	mint the first operator token  yes    no       no    yes
-//	mint another operator token    no     no       no    yes
+//	mint any other token, list or
+//	revoke tokens                  no     no       no    yes
 //	bind a repository, accept a
 //	policy, attest a check or take
 //	that back, explain a receipt   no     no       no    yes
 //
-// Whatever is recorded or bound as evidence counts by its signature, never by
-// who brought it. A refusal is a problem of kind Refused.
+// A session's own is the repository and run that its token is bound to. Whatever
+// is recorded or bound as evidence counts by its signature, never by who brought
+// it. A refusal is a problem of kind Refused.
+//
+// Methods of Service that take no Principal read, and are for whoever holds the
+// store. A way in for others goes through As, whose every method asks who.
 package daemon
 
 import (
@@ -68,11 +75,13 @@ func (k Kind) String() string {
 }
 
 // Principal is who asks. Name tells principals of one kind apart: a lane's is
-// its lane id; Local has none. Jobs are those that a session holds.
+// its lane id; Local has none. RepositoryID, RunID and Jobs are what a session is
+// bound to.
 type Principal struct {
-	Kind Kind
-	Name string
-	Jobs []string
+	Kind                Kind
+	Name                string
+	RepositoryID, RunID string
+	Jobs                []string
 }
 
 // LocalUser is the principal of whoever calls the embedded service without a
@@ -124,6 +133,14 @@ func (s *Service) StoreName() string { return s.cfg.StoreName }
 // Home names the folder that the service's state lies in.
 func (s *Service) Home() string { return s.cfg.Home }
 
+// Ping reads the end of the log, to see that the store answers.
+func (s *Service) Ping(ctx context.Context) error {
+	return s.view(ctx, "reach the store", func(r store.Reader) error {
+		_, err := r.Head(ctx)
+		return err
+	})
+}
+
 // operatorHint tells how to be an operator.
 const operatorHint = "give the operator token with --token-file FILE or STRIATUM_TOKEN_FILE; `striatum init` mints one"
 
@@ -140,6 +157,28 @@ func (p Principal) mustBe(what string, kinds ...Kind) error {
 		why = "this takes an operator, and no operator token was given"
 	}
 	return problem.New(problem.Refused, what, why, hint)
+}
+
+// mustReach refuses a session everything but its own repository.
+func (p Principal) mustReach(what, repositoryID string) error {
+	if err := p.mustBe(what, Local, Session, Lane, Operator); err != nil {
+		return err
+	}
+	if p.Kind == Session && (p.RepositoryID == "" || p.RepositoryID != repositoryID) {
+		return problem.New(problem.Refused, what, "the session's token is bound to another repository", "")
+	}
+	return nil
+}
+
+// mustReachRun refuses a session everything but its own run.
+func (p Principal) mustReachRun(what, repositoryID, runID string) error {
+	if err := p.mustReach(what, repositoryID); err != nil {
+		return err
+	}
+	if p.Kind == Session && p.RunID != runID {
+		return problem.New(problem.Refused, what, "the session's token is bound to another run", "")
+	}
+	return nil
 }
 
 // view and update run a transaction and turn a failure of the store into a

@@ -61,21 +61,27 @@ type Lane struct {
 	By        string `json:"by"`
 }
 
-// LaneRevocation ends a lane's key. Kind is "retired" or "compromised".
+// LaneRevocation ends a lane's key. Kind is "retired" or "compromised". Since is
+// the place in the log from which on nothing that it signed counts; zero is the
+// revocation's own.
 type LaneRevocation struct {
 	KeyID string `json:"key_id"`
 	Kind  string `json:"kind"`
 	By    string `json:"by"`
+	Since int64  `json:"since,omitempty"`
 }
 
 // Token is a credential, kept as the SHA-256 of its text. Kind says whose;
-// ExpiresAt is RFC 3339, empty for one that does not expire.
+// ExpiresAt is RFC 3339. RepositoryID, RunID and Jobs bind a session's.
 type Token struct {
-	Hash      string `json:"token_hash"`
-	Kind      string `json:"kind"`
-	Name      string `json:"name"`
-	ExpiresAt string `json:"expires_at"`
-	By        string `json:"by"`
+	Hash         string   `json:"token_hash"`
+	Kind         string   `json:"kind"`
+	Name         string   `json:"name"`
+	ExpiresAt    string   `json:"expires_at"`
+	By           string   `json:"by"`
+	RepositoryID string   `json:"repository_id,omitempty"`
+	RunID        string   `json:"run_id,omitempty"`
+	Jobs         []string `json:"jobs,omitempty"`
 }
 
 // TokenRevocation ends a token.

@@ -143,7 +143,7 @@ func Run(ctx context.Context, root *cobra.Command, s Streams) int {
 
 // isUsage recognises cobra's own complaints, which have no type.
 func isUsage(err error) bool {
-	for _, prefix := range []string{"unknown command", "unknown flag", "accepts ", "requires ", "required flag", "if any flags in the group"} {
+	for _, prefix := range []string{"unknown command", "unknown flag", "accepts ", "requires ", "required flag", "if any flags in the group", "at least one of the flags in the group"} {
 		if strings.HasPrefix(err.Error(), prefix) {
 			return true
 		}

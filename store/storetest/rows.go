@@ -31,8 +31,8 @@ func NewSample(blob string) Sample {
 	return Sample{
 		Repository:      store.Repository{RepositoryID: "repo-1", Place: store.Place{Path: "/src/1", Device: "1", Inode: "2"}, By: "local"},
 		Lane:            store.Lane{KeyID: "SHA256:a", LaneID: "lane-1", Class: "shared", PublicKey: "pem", By: "local"},
-		LaneRevocation:  store.LaneRevocation{KeyID: "SHA256:a", Kind: "retired", By: "operator"},
-		Token:           store.Token{Hash: digest(1), Kind: "operator", Name: "op-1", ExpiresAt: "2027-01-02T03:04:05Z", By: "local"},
+		LaneRevocation:  store.LaneRevocation{KeyID: "SHA256:a", Kind: "compromised", By: "operator", Since: 2},
+		Token:           store.Token{Hash: digest(1), Kind: "session", Name: "se-1", ExpiresAt: "2027-01-02T03:04:05Z", By: "operator", RepositoryID: "repo-1", RunID: "run-1", Jobs: []string{"verify"}},
 		TokenRevocation: store.TokenRevocation{Hash: digest(1), By: "operator"},
 		Opened:          store.Opened{Name: digest(7), LaneEpoch: "epoch-1", Sequence: 1, RepositoryID: "repo-1", EnvelopeSHA256: blob},
 		Receipt: store.Receipt{

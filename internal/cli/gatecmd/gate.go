@@ -25,7 +25,6 @@ import (
 	"striatum/internal/home"
 	"striatum/internal/problem"
 	"striatum/internal/worktree"
-	"striatum/seal"
 	"striatum/snapshot"
 )
 
@@ -154,7 +153,7 @@ func judge(ctx context.Context, f *cli.Factory, o Options) (report gate.Report, 
 		return gate.Report{}, err
 	}
 	if o.VSA != "" {
-		return report, writeSummary(f, s.Home.ReportKey, o.VSA, wt.Path, report)
+		return report, writeSummary(f, s.Service, o.VSA, wt.Path, report)
 	}
 	return report, nil
 }
@@ -191,28 +190,13 @@ func verdict(r gate.Report) error {
 	return problem.New(problem.No, r.Verdict, why, hint)
 }
 
-// The names that a summary carries. They are URNs: nothing is fetched by them.
-const (
-	summaryVerifier = "urn:striatum:gate"
-	summaryResource = "urn:striatum:repository:"
-)
-
-// writeSummary signs the report, as a verification summary, with the report key.
-// A file in the worktree at top is written past no link.
-func writeSummary(f *cli.Factory, key *seal.PrivateKey, path, top string, r gate.Report) error {
+// writeSummary writes the report as a signed verification summary. A file in the
+// worktree at top is written past no link.
+func writeSummary(f *cli.Factory, svc *daemon.Service, path, top string, r gate.Report) error {
 	what := fmt.Sprintf("write the verification summary %q", path)
-	if r.RepositoryID == "" {
-		return problem.New(problem.No, what, "this store does not know the worktree, so nothing was checked", "run: striatum verifier run --all")
-	}
-	payload, err := gate.Summary(r, gate.SummaryOptions{
-		VerifierID: summaryVerifier, ResourceURI: summaryResource + r.RepositoryID, TimeVerified: f.Now(),
-	})
+	envelope, err := svc.Summary(r)
 	if err != nil {
-		return problem.Wrap(problem.Usage, err, what, "judge a tree: the worktree's, or one named by --commit")
-	}
-	envelope, err := seal.Sign(key, seal.PayloadInToto, payload)
-	if err != nil {
-		return problem.Wrap(problem.Internal, err, what, "")
+		return err
 	}
 	if err := writeFile(f, path, top, envelope); err != nil {
 		if _, ok := errors.AsType[*problem.Problem](err); ok {

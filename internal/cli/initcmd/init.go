@@ -22,6 +22,7 @@ import (
 	"striatum/daemon"
 	"striatum/internal/cli"
 	"striatum/internal/cli/embedded"
+	"striatum/internal/cli/tokenfile"
 	"striatum/internal/home"
 	"striatum/internal/problem"
 	"striatum/seal"
@@ -169,7 +170,7 @@ func mint(ctx context.Context, f *cli.Factory, s *embedded.Session, p daemon.Pri
 func hand(s cli.Streams, o Options, r *Result, token string) error {
 	if o.TokenOut != "" {
 		r.TokenOut = o.TokenOut
-		return writeToken(o.TokenOut, token)
+		return tokenfile.Write(o.TokenOut, token)
 	}
 	r.OperatorToken = token
 	show := func() error { return s.WriteJSON(*r) }

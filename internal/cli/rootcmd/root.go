@@ -10,8 +10,10 @@ import (
 	"striatum/internal/cli/doctorcmd"
 	"striatum/internal/cli/gatecmd"
 	"striatum/internal/cli/initcmd"
+	"striatum/internal/cli/lanecmd"
 	"striatum/internal/cli/policycmd"
 	"striatum/internal/cli/receiptcmd"
+	"striatum/internal/cli/tokencmd"
 	"striatum/internal/cli/verifiercmd"
 	"striatum/internal/cli/versioncmd"
 	"striatum/internal/cli/workflowcmd"
@@ -24,8 +26,10 @@ func New(f *cli.Factory) *cobra.Command {
 		doctorcmd.New(f),
 		gatecmd.New(f),
 		initcmd.New(f),
+		lanecmd.New(f),
 		policycmd.New(f),
 		receiptcmd.New(f),
+		tokencmd.New(f),
 		verifiercmd.New(f),
 		versioncmd.New(f),
 		workflowcmd.New(f),
