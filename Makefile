@@ -12,7 +12,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## build striatum and striatum-init into bin/
+build: ## build striatum, striatumd and striatum-init into bin/
 	@mkdir -p bin
 	$(GOBUILD) -o bin/ ./cmd/...
 

@@ -267,4 +267,3 @@ func (c Caller) Tokens(ctx context.Context) ([]TokenInfo, error) { return c.s.To
 func (c Caller) RevokeToken(ctx context.Context, id string) (int, error) {
 	return c.s.RevokeToken(ctx, c.p, id)
 }
-

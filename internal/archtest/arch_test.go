@@ -64,7 +64,7 @@ var rules = []rule{
 	{packages: []string{"verifier", "verifier/journal", "verifier/modules", "verifier/toolchain"}, reach: slices.Concat(stores, judge)},
 	{packages: []string{"verifier/gocheck", "verifier/external", "verifier/rehearsal"}, reach: slices.Concat(network, running, engines, stores, judge)},
 	{packages: []string{"store", "store/internal/sqlrows", "store/sqlite", "store/postgres", "eventlog", "migrations"}, reach: slices.Concat(network, engines)},
-	{packages: []string{"daemon"}, reach: slices.Concat(running, engines)},
+	{packages: []string{"daemon", "daemon/wire", "daemon/httpapi", "daemon/client", "internal/cli/servecmd", "cmd/striatumd"}, reach: slices.Concat(running, engines)},
 	{packages: []string{"cmd/striatum-init"}, reach: []string{"github.com/...", "striatum/receipt/...", "striatum/seal/...", "net/http", "os/exec"}},
 }
 

@@ -12,7 +12,7 @@ import (
 // The pages that name files and folders of the repository, or link to them.
 var pages = []string{
 	"README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/architecture.md", "docs/claims.md", "docs/dependencies.md",
-	"docs/formats.md", "docs/go-checks.md", "docs/limits.md", "docs/store.md", "docs/threat-model.md",
+	"docs/formats.md", "docs/go-checks.md", "docs/limits.md", "docs/store.md", "docs/striatumd.md", "docs/threat-model.md",
 }
 
 var (

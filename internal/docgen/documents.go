@@ -10,10 +10,15 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
 
+	"striatum/daemon/httpapi"
 	"striatum/internal/cli"
 	"striatum/internal/cli/rootcmd"
+	"striatum/internal/cli/servecmd"
 	"striatum/verifier/gocheck"
 )
+
+// daemonCalls describes the calls of striatumd, as OpenAPI.
+const daemonCalls = "reference/striatumd.yaml"
 
 // The page with the environment table, and the lines around it.
 const (
@@ -27,17 +32,24 @@ var manDate = time.Date(2026, time.November, 1, 0, 0, 0, 0, time.UTC)
 
 // documents returns every generated file by its path in docs.
 func documents(docs fs.FS) (map[string][]byte, error) {
-	root := rootcmd.New(&cli.Factory{
+	f := &cli.Factory{
 		Getenv: func(string) string { return "" },
 		Getwd:  func() (string, error) { return "/", nil },
 		Now:    func() time.Time { return manDate },
-	})
-	root.InitDefaultHelpCmd()
-	root.DisableAutoGenTag = true
-	files := map[string][]byte{}
-	if err := addCommand(files, root); err != nil {
-		return nil, err
 	}
+	files := map[string][]byte{}
+	for _, root := range []*cobra.Command{rootcmd.New(f), servecmd.New(f)} {
+		root.InitDefaultHelpCmd()
+		root.DisableAutoGenTag = true
+		if err := addCommand(files, root); err != nil {
+			return nil, err
+		}
+	}
+	calls, err := httpapi.OpenAPI()
+	if err != nil {
+		return nil, fmt.Errorf("describe the calls of striatumd: %w", err)
+	}
+	files[daemonCalls] = calls
 	page, err := fs.ReadFile(docs, goChecks)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 // Docgen writes the documents that the code itself knows: docs/cli (one
-// Markdown page per command), docs/man (one man page per command) and the
-// generated block of docs/go-checks.md. Equal code gives equal bytes: no date,
+// Markdown page per command), docs/man (one man page per command), the calls of
+// striatumd in docs/reference/striatumd.yaml and the generated block of
+// docs/go-checks.md. Equal code gives equal bytes: no date,
 // no path and no setting of the machine is in them.
 //
 // Usage: docgen DOCS, which is the docs folder. `make generate` runs it, and

@@ -39,8 +39,11 @@ const maxKeyFile = 16 << 10
 type Home struct {
 	// Dir is its absolute path.
 	Dir string
-	// LaneKey signs for the lane, ReportKey signs summaries.
+	// LaneKey signs for the lane, ReportKey signs summaries. A daemon's home has
+	// no LaneKey.
 	LaneKey, ReportKey *seal.PrivateKey
+
+	daemon bool
 }
 
 // StorePath returns where the embedded store lies.
@@ -79,10 +82,28 @@ func Locate(getenv func(string) string) (string, error) {
 // the order it was made, also where the rest could not be. Randomness is for keys. Errors are problems: Refused
 // for a home that others could use, Missing for one that cannot be written.
 func Open(ctx context.Context, dir string, random io.Reader) (h *Home, created []string, err error) {
+	return open(ctx, &Home{Dir: dir}, random)
+}
+
+// OpenDaemon opens the home of a daemon in dir, as Open does one of a user. It has
+// no lane: the lane of a daemon's store is somebody else's.
+func OpenDaemon(ctx context.Context, dir string, random io.Reader) (h *Home, created []string, err error) {
+	return open(ctx, &Home{Dir: dir, daemon: true}, random)
+}
+
+// names are those of the key pairs.
+func (h *Home) names() []string {
+	if h.daemon {
+		return []string{"report"}
+	}
+	return []string{"lane", "report"}
+}
+
+func open(ctx context.Context, h *Home, random io.Reader) (_ *Home, created []string, err error) {
 	if random == nil {
 		random = rand.Reader
 	}
-	h = &Home{Dir: dir}
+	dir := h.Dir
 	made, err := h.makeFolder(dir, true)
 	if err != nil {
 		return nil, nil, err
@@ -98,15 +119,18 @@ func Open(ctx context.Context, dir string, random io.Reader) (h *Home, created [
 		return nil, created, fault(err, dir)
 	}
 	defer func() { err = errors.Join(err, release()) }()
-	for _, sub := range []string{"keys", "lane"} {
-		if _, err := h.makeFolder(filepath.Join(dir, sub), false); err != nil {
+	if _, err := h.makeFolder(filepath.Join(dir, "keys"), false); err != nil {
+		return nil, created, err
+	}
+	if !h.daemon {
+		if _, err := h.makeFolder(h.LaneDir(), false); err != nil {
 			return nil, created, err
 		}
 	}
 	if err := durable.SweepTemp(filepath.Join(dir, "keys")); err != nil {
 		return nil, created, fault(err, dir)
 	}
-	for _, name := range []string{"lane", "report"} {
+	for _, name := range h.names() {
 		made, err := h.makeKey(name, random)
 		if err != nil {
 			return nil, created, err
@@ -120,7 +144,11 @@ func Open(ctx context.Context, dir string, random io.Reader) (h *Home, created [
 
 // complete reports whether everything that Open makes is there.
 func (h *Home) complete() bool {
-	for _, path := range []string{h.LaneDir(), h.KeyPath("lane"), h.PublicKeyPath("lane"), h.KeyPath("report"), h.PublicKeyPath("report")} {
+	paths := []string{h.KeyPath("report"), h.PublicKeyPath("report")}
+	if !h.daemon {
+		paths = append(paths, h.LaneDir(), h.KeyPath("lane"), h.PublicKeyPath("lane"))
+	}
+	for _, path := range paths {
 		if _, err := os.Lstat(path); err != nil {
 			return false
 		}
@@ -189,8 +217,10 @@ func (h *Home) load() (err error) {
 	if err := private(filepath.Join(h.Dir, "keys"), st, 0o700); err != nil {
 		return err
 	}
-	if h.LaneKey, err = h.readPair("lane"); err != nil {
-		return fault(err, h.Dir)
+	if !h.daemon {
+		if h.LaneKey, err = h.readPair("lane"); err != nil {
+			return fault(err, h.Dir)
+		}
 	}
 	if h.ReportKey, err = h.readPair("report"); err != nil {
 		return fault(err, h.Dir)

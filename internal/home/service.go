@@ -13,6 +13,7 @@ import (
 	"striatum/daemon"
 	"striatum/internal/problem"
 	"striatum/seal"
+	"striatum/store"
 	"striatum/store/sqlite"
 )
 
@@ -48,22 +49,31 @@ func (h *Home) Service(ctx context.Context, now func() time.Time, random io.Read
 // open opens the embedded store, makes it where it is missing, and the service
 // over it. Errors are problems.
 func (h *Home) open(ctx context.Context, now func() time.Time, random io.Reader) (*daemon.Service, func() error, error) {
-	path := h.StorePath()
-	what := fmt.Sprintf("open the store %q", path)
-	st, err := sqlite.Open(ctx, path, now)
-	if wide, ok := errors.AsType[*sqlite.PermissionError](err); ok {
-		return nil, nil, problem.New(problem.Refused, what, fmt.Sprintf("its mode %04o lets others in", wide.Mode.Perm()), "run: chmod 0600 "+path)
-	}
-	if errors.Is(err, sqlite.ErrNotRegular) {
-		return nil, nil, problem.New(problem.Refused, what, "it is a link, a folder or a device, and not a regular file", "move it away, and a new store is made; or name another home with STRIATUM_HOME")
-	}
+	st, err := OpenStore(ctx, h.StorePath(), now)
 	if err != nil {
-		return nil, nil, daemon.StoreProblem(err, what)
+		return nil, nil, err
 	}
 	return daemon.New(daemon.Config{
 		Store: st, Now: now, Rand: random, StoreClass: seal.ClassShared,
 		StoreName: StoreName, Home: h.Dir, ReportKey: h.ReportKey,
 	}), st.Close, nil
+}
+
+// OpenStore opens the SQLite store at path, and makes it where it is missing.
+// Errors are problems.
+func OpenStore(ctx context.Context, path string, now func() time.Time) (store.Store, error) {
+	what := fmt.Sprintf("open the store %q", path)
+	st, err := sqlite.Open(ctx, path, now)
+	if wide, ok := errors.AsType[*sqlite.PermissionError](err); ok {
+		return nil, problem.New(problem.Refused, what, fmt.Sprintf("its mode %04o lets others in", wide.Mode.Perm()), "run: chmod 0600 "+path)
+	}
+	if errors.Is(err, sqlite.ErrNotRegular) {
+		return nil, problem.New(problem.Refused, what, "it is a link, a folder or a device, and not a regular file", "move it away, and a new store is made; or name another home with STRIATUM_HOME")
+	}
+	if err != nil {
+		return nil, daemon.StoreProblem(err, what)
+	}
+	return st, nil
 }
 
 // Inspect looks at the home in dir as Open would, and makes nothing. found is
