@@ -61,32 +61,32 @@ func (a AttestationInfo) Active() bool { return a.Revocation.Position == 0 }
 type AttestQuery struct {
 	RepositoryID string `json:"repository_id"`
 	CheckID      string `json:"check_id"`
-	Pins         []byte `json:"pins"`
+	Pins         []byte `json:"pins,omitempty"`
 }
 
 // Attestable is what an attestation would be about. The definition is the accepted
 // policy's: canonical JSON, whose SHA-256 is the check digest. The pin is one of
 // exactly this definition.
 type Attestable struct {
-	Definition  []byte              `json:"definition"`
+	Definition  []byte              `json:"definition,omitempty"`
 	Description string              `json:"description"` // of the check, in its author's words
 	Pin         allowlist.Pin       `json:"pin"`
 	Document    AttestationDocument `json:"document"`
 	Digest      string              `json:"digest"`
 	// Claims are those of the accepted policy that rest on the check. Stops say
 	// why none of them reads VERIFIED all the same.
-	Claims []string `json:"claims"`
-	Stops  []Stop   `json:"stops"`
+	Claims []string `json:"claims,omitempty"`
+	Stops  []Stop   `json:"stops,omitempty"`
 	// Active is the attestation that says this already, Before the last active
 	// one that says something else of a check with this id; nil: none.
-	Active *AttestationInfo `json:"active"`
-	Before *AttestationInfo `json:"before"`
+	Active *AttestationInfo `json:"active,omitempty"`
+	Before *AttestationInfo `json:"before,omitempty"`
 	// BeforeDefinition, BeforeClosure and BeforeFiles (the lines that the closure's
 	// definition is the digest of) are what Before was about; nil where the store
 	// knows their digests only.
-	BeforeDefinition []byte                  `json:"before_definition"`
-	BeforeClosure    []allowlist.ClosurePart `json:"before_closure"`
-	BeforeFiles      []byte                  `json:"before_files"`
+	BeforeDefinition []byte                  `json:"before_definition,omitempty"`
+	BeforeClosure    []allowlist.ClosurePart `json:"before_closure,omitempty"`
+	BeforeFiles      []byte                  `json:"before_files,omitempty"`
 }
 
 // Stop is a basis that keeps a claim at ASSERTED whatever is attested.

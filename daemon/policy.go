@@ -150,8 +150,8 @@ func require(r *gate.Requirement, check workflow.CheckRef, intent allowlist.Inte
 type AcceptedPolicy struct {
 	Digest string `json:"digest"`
 	By     string `json:"by"`
-	At     string `json:"at"`    // RFC 3339, by the clock of the store
-	Files  Files  `json:"files"` // the accepted bytes
+	At     string `json:"at"`              // RFC 3339, by the clock of the store
+	Files  Files  `json:"files,omitempty"` // the accepted bytes
 }
 
 // Policy returns the policy that was accepted last; found is false when none

@@ -127,7 +127,7 @@ type Principal struct {
 	Name         string   `json:"name"`
 	RepositoryID string   `json:"repository_id"`
 	RunID        string   `json:"run_id"`
-	Jobs         []string `json:"jobs"`
+	Jobs         []string `json:"jobs,omitempty"`
 }
 
 // NewPrincipal returns p for the wire.
@@ -236,7 +236,7 @@ type PolicyFound struct {
 // Acceptance asks AcceptPolicy.
 type Acceptance struct {
 	RepositoryID string       `json:"repository_id"`
-	Files        daemon.Files `json:"files"`
+	Files        daemon.Files `json:"files,omitempty"`
 	Digest       string       `json:"digest"`
 }
 
@@ -247,7 +247,7 @@ type GateQuery struct {
 	Floor           string       `json:"floor"`
 	RequireIsolated bool         `json:"require_isolated"`
 	Tree            gate.Tree    `json:"tree"`
-	Files           daemon.Files `json:"files"`
+	Files           daemon.Files `json:"files,omitempty"`
 }
 
 // NewGateQuery returns q for the wire.
@@ -277,12 +277,12 @@ func (q GateQuery) Query() (daemon.GateQuery, error) {
 // Report answers Gate and, with an Envelope, Summary.
 type Report struct {
 	Report   gate.Report `json:"report"`
-	Envelope []byte      `json:"envelope"`
+	Envelope []byte      `json:"envelope,omitempty"`
 }
 
 // Envelope is a signed document.
 type Envelope struct {
-	Envelope []byte `json:"envelope"`
+	Envelope []byte `json:"envelope,omitempty"`
 }
 
 // Sealed names a receipt.
@@ -298,7 +298,7 @@ type ReceiptQuery struct {
 
 // ReceiptList answers Receipts.
 type ReceiptList struct {
-	Receipts []daemon.ReceiptInfo `json:"receipts"`
+	Receipts []daemon.ReceiptInfo `json:"receipts,omitempty"`
 }
 
 // Explanation asks Explain.
@@ -328,12 +328,12 @@ type AttestationRevocation struct {
 
 // Positions answers RevokeAttestation.
 type Positions struct {
-	Positions []int64 `json:"positions"`
+	Positions []int64 `json:"positions,omitempty"`
 }
 
 // AttestationList answers Attestations.
 type AttestationList struct {
-	Attestations []daemon.AttestationInfo `json:"attestations"`
+	Attestations []daemon.AttestationInfo `json:"attestations,omitempty"`
 }
 
 // Lane asks EnrolLane. PublicKey is PEM.
@@ -352,7 +352,7 @@ type LaneRevocation struct {
 
 // LaneList answers Lanes and RevokeLane.
 type LaneList struct {
-	Lanes []daemon.LaneInfo `json:"lanes"`
+	Lanes []daemon.LaneInfo `json:"lanes,omitempty"`
 }
 
 // Entries answers VerifyLog.
@@ -366,7 +366,7 @@ type Token struct {
 	TTLSeconds   int64    `json:"ttl_seconds"`
 	RepositoryID string   `json:"repository_id"`
 	RunID        string   `json:"run_id"`
-	Jobs         []string `json:"jobs"`
+	Jobs         []string `json:"jobs,omitempty"`
 	LaneID       string   `json:"lane_id"`
 	SHA256       string   `json:"sha256"`
 }
@@ -397,7 +397,7 @@ func (t Token) Spec() (daemon.TokenSpec, error) {
 
 // TokenList answers Tokens.
 type TokenList struct {
-	Tokens []daemon.TokenInfo `json:"tokens"`
+	Tokens []daemon.TokenInfo `json:"tokens,omitempty"`
 }
 
 // TokenID asks RevokeToken.

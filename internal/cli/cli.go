@@ -40,6 +40,17 @@ type Factory struct {
 	Getwd   func() (string, error)
 	Now     func() time.Time
 	Rand    io.Reader
+	// Socket is the --socket flag.
+	Socket string
+}
+
+// DaemonSocket returns the socket of the daemon that the user named with --socket
+// or STRIATUM_SOCKET, "" where none was. It is never looked for anywhere else.
+func (f *Factory) DaemonSocket() string {
+	if f.Socket != "" {
+		return f.Socket
+	}
+	return f.Getenv("STRIATUM_SOCKET")
 }
 
 // Output is the --output flag: how a command prints its data.
@@ -89,7 +100,7 @@ func (s Streams) Notef(format string, args ...any) {
 	fmt.Fprintf(s.Err, "striatum: "+format+"\n", args...)
 }
 
-// Token returns the operator token that the user gave: the content of file, or
+// Token returns the token that the user gave: the content of file, or
 // of the file that STRIATUM_TOKEN_FILE names, or "" when neither is set. It is
 // never looked for in the home or in a worktree.
 func (f *Factory) Token(file string, read func(path string, limit int64) ([]byte, error)) (string, error) {

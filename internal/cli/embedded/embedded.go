@@ -29,8 +29,12 @@ type Session struct {
 }
 
 // Open opens the home that the environment names, makes what is missing and
-// says so on the error stream. Errors are problems.
+// says so on the error stream. Where a daemon was named instead it is refused.
+// Errors are problems.
 func Open(ctx context.Context, f *cli.Factory) (*Session, error) {
+	if socket := f.DaemonSocket(); socket != "" {
+		return nil, problem.New(problem.Usage, "open the home", fmt.Sprintf("this command works with the store in the home, and the daemon on %q was named", socket), "run it without --socket and STRIATUM_SOCKET")
+	}
 	dir, err := home.Locate(f.Getenv)
 	if err != nil {
 		return nil, err
@@ -58,17 +62,24 @@ func say(f *cli.Factory, created []string) {
 // Close closes the store.
 func (s *Session) Close() error { return s.close() }
 
-// Principal says who asks: the operator whose token lies in tokenFile or in the
+// Principal says who asks: whose token lies in tokenFile or in the
 // file that STRIATUM_TOKEN_FILE names, else the local user.
 func (s *Session) Principal(ctx context.Context, f *cli.Factory, tokenFile string) (daemon.Principal, error) {
-	token, err := f.Token(tokenFile, ReadFile)
+	token, err := Token(f, tokenFile)
 	if err != nil {
 		return daemon.Principal{}, err
 	}
-	if token == "" && (tokenFile != "" || f.Getenv("STRIATUM_TOKEN_FILE") != "") {
-		return daemon.Principal{}, problem.New(problem.Refused, "check the token", "the token file is empty", "it holds the token that `striatum init` showed, and nothing else")
-	}
 	return s.Service.Authenticate(ctx, token)
+}
+
+// Token reads the token in tokenFile or in the file that STRIATUM_TOKEN_FILE
+// names; "" where neither is set. An empty file is refused.
+func Token(f *cli.Factory, tokenFile string) (string, error) {
+	token, err := f.Token(tokenFile, ReadFile)
+	if err == nil && token == "" && (tokenFile != "" || f.Getenv("STRIATUM_TOKEN_FILE") != "") {
+		err = problem.New(problem.Refused, "check the token", "the token file is empty", "it holds one token, as it was shown once, and nothing else")
+	}
+	return token, err
 }
 
 // ErrNotRegular is within the error of reading what is a folder, FIFO, socket or

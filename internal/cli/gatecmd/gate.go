@@ -9,6 +9,7 @@
 package gatecmd
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -20,7 +21,7 @@ import (
 	"striatum/daemon"
 	"striatum/gate"
 	"striatum/internal/cli"
-	"striatum/internal/cli/embedded"
+	"striatum/internal/cli/service"
 	"striatum/internal/durable"
 	"striatum/internal/home"
 	"striatum/internal/problem"
@@ -126,12 +127,12 @@ func judge(ctx context.Context, f *cli.Factory, o Options) (report gate.Report, 
 	if err != nil {
 		return gate.Report{}, err
 	}
-	s, err := embedded.Open(ctx, f)
+	s, err := service.Open(ctx, f, "")
 	if err != nil {
 		return gate.Report{}, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	settings, err := s.Home.Settings()
+	settings, err := s.UserHome.Settings()
 	if err != nil {
 		return gate.Report{}, err
 	}
@@ -141,21 +142,38 @@ func judge(ctx context.Context, f *cli.Factory, o Options) (report gate.Report, 
 	if q.Tree, q.Files, err = subject.read(ctx, o); err != nil {
 		return gate.Report{}, err
 	}
-	repo, _, err := s.Service.FindRepository(ctx, wt)
+	repo, _, err := s.FindRepository(ctx, wt)
 	if err != nil {
 		return gate.Report{}, err
 	}
 	q.RepositoryID = repo.ID
-	if report, err = s.Service.Gate(ctx, q); err != nil {
+	if report, err = s.Gate(ctx, q); err != nil {
 		return gate.Report{}, err
 	}
 	if err := show(f.Streams, o, report); err != nil {
 		return gate.Report{}, err
 	}
 	if o.VSA != "" {
-		return report, writeSummary(f, s.Service, o.VSA, wt.Path, report)
+		err = summarise(ctx, f, s, q, report, o.VSA, wt.Path)
 	}
-	return report, nil
+	return report, err
+}
+
+// summarise has the service judge again and sign, and writes the summary if it
+// says what was shown.
+func summarise(ctx context.Context, f *cli.Factory, s service.Service, q daemon.GateQuery, shown gate.Report, path, top string) error {
+	signed, envelope, err := s.Summary(ctx, q)
+	if err != nil {
+		return err
+	}
+	a, err := shown.Encode()
+	if err != nil {
+		return err
+	}
+	if b, err := signed.Encode(); err != nil || !bytes.Equal(a, b) {
+		return problem.New(problem.Indeterminate, "sign the verification summary", "the store has changed since the report was read", "run it again")
+	}
+	return writeSummary(f, path, top, envelope)
 }
 
 func (o *Options) top(f *cli.Factory) (string, error) {
@@ -190,14 +208,10 @@ func verdict(r gate.Report) error {
 	return problem.New(problem.No, r.Verdict, why, hint)
 }
 
-// writeSummary writes the report as a signed verification summary. A file in the
-// worktree at top is written past no link.
-func writeSummary(f *cli.Factory, svc *daemon.Service, path, top string, r gate.Report) error {
+// writeSummary writes a signed verification summary. A file in the worktree at top
+// is written past no link.
+func writeSummary(f *cli.Factory, path, top string, envelope []byte) error {
 	what := fmt.Sprintf("write the verification summary %q", path)
-	envelope, err := svc.Summary(r)
-	if err != nil {
-		return err
-	}
 	if err := writeFile(f, path, top, envelope); err != nil {
 		if _, ok := errors.AsType[*problem.Problem](err); ok {
 			return err

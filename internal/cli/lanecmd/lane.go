@@ -16,6 +16,7 @@ import (
 	"striatum/daemon"
 	"striatum/internal/cli"
 	"striatum/internal/cli/embedded"
+	"striatum/internal/cli/service"
 	"striatum/internal/problem"
 	"striatum/seal"
 )
@@ -82,7 +83,7 @@ func enrol(ctx context.Context, f *cli.Factory, o Options) (err error) {
 	if spec.LaneID == "" {
 		spec.LaneID = daemon.LaneID(key)
 	}
-	return with(ctx, f, o, func(c daemon.Caller) error {
+	return with(ctx, f, o, func(c service.Service) error {
 		if err := c.EnrolLane(ctx, spec); err != nil {
 			return err
 		}
@@ -92,17 +93,13 @@ func enrol(ctx context.Context, f *cli.Factory, o Options) (err error) {
 }
 
 // with opens the service and calls fn as whoever asks.
-func with(ctx context.Context, f *cli.Factory, o Options, fn func(daemon.Caller) error) (err error) {
-	s, err := embedded.Open(ctx, f)
+func with(ctx context.Context, f *cli.Factory, o Options, fn func(service.Service) error) (err error) {
+	s, err := service.Open(ctx, f, o.TokenFile)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	p, err := s.Principal(ctx, f, o.TokenFile)
-	if err != nil {
-		return err
-	}
-	return fn(s.Service.As(p))
+	return fn(s)
 }
 
 // Listed is a lane in what `striatum lane list --output json` prints. Revoked is
@@ -134,7 +131,7 @@ func newList(f *cli.Factory) *cobra.Command {
 }
 
 func list(ctx context.Context, f *cli.Factory, o Options) error {
-	return with(ctx, f, o, func(c daemon.Caller) error {
+	return with(ctx, f, o, func(c service.Service) error {
 		all, err := c.Lanes(ctx)
 		if err != nil {
 			return err
@@ -197,7 +194,7 @@ func revoke(ctx context.Context, f *cli.Factory, id string, o Options) error {
 	if o.Compromised {
 		kind = daemon.RevokedCompromised
 	}
-	return with(ctx, f, o, func(c daemon.Caller) error {
+	return with(ctx, f, o, func(c service.Service) error {
 		ended, err := c.RevokeLane(ctx, id, kind, o.Since)
 		if err != nil {
 			return err

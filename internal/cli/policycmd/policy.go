@@ -17,6 +17,7 @@ import (
 	"striatum/daemon"
 	"striatum/internal/cli"
 	"striatum/internal/cli/embedded"
+	"striatum/internal/cli/service"
 	"striatum/internal/home"
 	"striatum/internal/problem"
 	"striatum/seal"
@@ -77,7 +78,7 @@ has changed since, it is another one, and nothing is accepted.`,
 
 // here is the worktree with its policy and what was accepted for it.
 type here struct {
-	session  *embedded.Session
+	session  *service.Session
 	worktree daemon.Worktree
 	repo     daemon.Repository
 	known    bool // the store has met the worktree
@@ -110,7 +111,7 @@ func open(ctx context.Context, f *cli.Factory, o Options) (h *here, err error) {
 			return nil, err
 		}
 	}
-	if h.session, err = embedded.Open(ctx, f); err != nil {
+	if h.session, err = service.Open(ctx, f, o.TokenFile); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -118,10 +119,10 @@ func open(ctx context.Context, f *cli.Factory, o Options) (h *here, err error) {
 			err = errors.Join(err, h.session.Close())
 		}
 	}()
-	if h.repo, h.known, err = h.session.Service.FindRepository(ctx, h.worktree); err != nil || !h.known {
+	if h.repo, h.known, err = h.session.FindRepository(ctx, h.worktree); err != nil || !h.known {
 		return h, err
 	}
-	h.accepted, h.found, err = h.session.Service.Policy(ctx, h.repo.ID)
+	h.accepted, h.found, err = h.session.Policy(ctx, h.repo.ID)
 	return h, err
 }
 
@@ -143,22 +144,19 @@ func accept(ctx context.Context, f *cli.Factory, o Options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, h.session.Close()) }()
-	p, err := h.session.Principal(ctx, f, o.TokenFile)
-	if err != nil {
-		return err
-	}
 	if len(h.files) == 0 {
 		return problem.New(problem.Invalid, "accept the policy", "the worktree has none of its files", "run: striatum workflow generate --shape verification_gate --write")
 	}
 	if err := h.print(f.Streams, o.Output, true); err != nil {
 		return err
 	}
+	p := h.session.Is.Principal
 	if p.Kind == daemon.Operator && !h.known {
-		if h.repo, _, err = h.session.Service.Repository(ctx, h.worktree); err != nil {
+		if h.repo, _, err = h.session.Repository(ctx, h.worktree); err != nil {
 			return err
 		}
 	}
-	if err := h.session.Service.AcceptPolicy(ctx, p, h.repo.ID, h.files, o.Digest); err != nil {
+	if err := h.session.AcceptPolicy(ctx, h.repo.ID, h.files, o.Digest); err != nil {
 		return err
 	}
 	f.Streams.Notef("accepted policy %s for repository %s, as %s", o.Digest, h.repo.ID, p)

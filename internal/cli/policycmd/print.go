@@ -58,10 +58,10 @@ type Claim struct {
 }
 
 func (h *here) report() (Report, error) {
-	svc := h.session.Service
+	is := h.session.Is
 	r := Report{
-		SchemaVersion: "striatum.policy_comparison.v1", Home: svc.Home(), Store: svc.StoreName(),
-		Trust: string(svc.StoreClass()), RepositoryID: h.repo.ID, Worktree: h.worktree.Path, Digest: h.digest, Files: []File{}, Claims: []Claim{},
+		SchemaVersion: "striatum.policy_comparison.v1", Home: is.Home, Store: is.StoreName,
+		Trust: string(is.StoreClass), RepositoryID: h.repo.ID, Worktree: h.worktree.Path, Digest: h.digest, Files: []File{}, Claims: []Claim{},
 	}
 	if h.found {
 		r.Accepted, r.AcceptedBy, r.AcceptedAt = h.accepted.Digest, h.accepted.By, h.accepted.At

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"striatum/internal/cli"
-	"striatum/internal/cli/embedded"
+	"striatum/internal/cli/service"
 	"striatum/internal/problem"
 	"striatum/seal"
 )
@@ -50,16 +50,12 @@ func explain(ctx context.Context, f *cli.Factory, name, reason, tokenFile string
 	if !seal.ValidDigest(name) {
 		return problem.New(problem.Usage, "explain the receipt", fmt.Sprintf("%q is not a seal of 64 hex digits", name), "take it from `striatum gate read -v` or `striatum receipt show`")
 	}
-	s, err := embedded.Open(ctx, f)
+	s, err := service.Open(ctx, f, tokenFile)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	p, err := s.Principal(ctx, f, tokenFile)
-	if err != nil {
-		return err
-	}
-	if err := s.Service.Explain(ctx, p, name, reason); err != nil {
+	if err := s.Explain(ctx, name, reason); err != nil {
 		return err
 	}
 	f.Streams.Notef("explained %s", name)

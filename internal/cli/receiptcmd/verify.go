@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"striatum/internal/cli"
-	"striatum/internal/cli/embedded"
+	"striatum/internal/cli/service"
 	"striatum/internal/home"
 	"striatum/internal/problem"
 	"striatum/receipt"
@@ -244,19 +244,19 @@ func loadKeys(ctx context.Context, f *cli.Factory, o verifyOptions) (k keys, err
 	if err != nil {
 		return keys{}, err
 	}
-	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) { // none is made for looking at a receipt
+	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) && f.DaemonSocket() == "" { // none is made for looking at a receipt
 		return keys{ring: seal.NewKeyring(), source: sourceHome, origin: fmt.Sprintf("nobody: there is no home %s", dir)}, nil
 	}
-	s, err := embedded.Open(ctx, f)
+	s, err := service.Open(ctx, f, "")
 	if err != nil {
 		return keys{}, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	ring, err := s.Service.Keyring(ctx)
+	ring, err := s.Keyring(ctx)
 	if err != nil {
 		return keys{}, err
 	}
-	return keys{ring: ring, source: sourceHome, origin: fmt.Sprintf("the lanes enrolled in the home %s (the gate knows which are revoked)", s.Home.Dir)}, nil
+	return keys{ring: ring, source: sourceHome, origin: fmt.Sprintf("the lanes enrolled in the home %s (the gate knows which are revoked)", s.Is.Home)}, nil
 }
 
 func readPublicKey(path string) (seal.PublicKey, error) {

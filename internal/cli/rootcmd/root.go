@@ -42,6 +42,7 @@ VERIFIED > ASSERTED > DESIGNED.
 
 Exit codes: 0 yes, 1 no, 2 usage, 3 refused, 4 indeterminate, 5 void,
 6 invalid document, 7 this machine lacks something, 8 template unfilled.`
+	root.PersistentFlags().StringVar(&f.Socket, "socket", "", "work with the daemon on this unix `socket` (default: STRIATUM_SOCKET, else the store in the home)")
 	root.Version = versioncmd.Read().Version // makes the flag --version
 	root.SetVersionTemplate("striatum {{.Version}}\n")
 	root.CompletionOptions.HiddenDefaultCmd = false

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"striatum/internal/cli/embedded"
 	"striatum/internal/problem"
@@ -155,5 +156,5 @@ func (c Config) dsn() (string, error) {
 	if err != nil {
 		return "", problem.Wrap(problem.Missing, err, what, "let the daemon read it")
 	}
-	return string(data), nil
+	return strings.TrimSpace(string(data)), nil
 }

@@ -14,7 +14,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -35,7 +34,7 @@ import (
 // New returns the root command of striatumd.
 func New(f *cli.Factory) *cobra.Command {
 	root := cli.Parent("striatumd", "Keep the store, and answer for it on a socket",
-		"  striatumd serve --config /etc/striatumd/config.json", newServe(f))
+		"  striatumd serve --config /etc/striatumd/config.json", newServe(f), newMigrate(f))
 	root.Version = versioncmd.Read().Version
 	root.SetVersionTemplate("striatumd {{.Version}}\n")
 	return root
@@ -127,6 +126,36 @@ func run(ctx context.Context, f *cli.Factory, o Options) error {
 	return c.serve(ctx, f, slog.New(slog.NewJSONHandler(f.Streams.Err, nil)), o.Path)
 }
 
+func newMigrate(f *cli.Factory) *cobra.Command {
+	var c Config
+	cmd := &cobra.Command{
+		Use:   "migrate --postgres-dsn-file FILE",
+		Short: "Bring the schema of a PostgreSQL store up to date",
+		Long: `Migrate makes the tables of a store in PostgreSQL, or brings those of an earlier
+version up to date. The file names the database as the role that owns the schema,
+which is not the one that serve works as: docs/store.md has both. It does nothing
+where there is nothing to do.`,
+		Example: "  striatumd migrate --postgres-dsn-file owner.dsn",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			dsn, err := c.dsn()
+			if err != nil {
+				return err
+			}
+			if err := postgres.Migrate(cmd.Context(), dsn); err != nil {
+				return daemon.StoreProblem(err, "migrate the store in PostgreSQL")
+			}
+			f.Streams.Notef("the schema is up to date")
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&c.PostgresDSNFile, "postgres-dsn-file", "", "a `file` that names the database, as the role that owns the schema")
+	if err := cmd.MarkFlagRequired("postgres-dsn-file"); err != nil {
+		panic(err) // the flag is defined above
+	}
+	return cmd
+}
+
 // lockWait is how long a daemon waits for one that is stopping.
 const lockWait = 2 * time.Second
 
@@ -190,7 +219,7 @@ func (c Config) open(ctx context.Context, now func() time.Time) (store.Store, st
 	if err != nil {
 		return nil, "", err
 	}
-	st, err := postgres.Open(ctx, strings.TrimSpace(dsn), now)
+	st, err := postgres.Open(ctx, dsn, now)
 	if err != nil {
 		return nil, "", daemon.StoreProblem(err, "open the store in PostgreSQL")
 	}

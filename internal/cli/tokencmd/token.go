@@ -18,7 +18,7 @@ import (
 
 	"striatum/daemon"
 	"striatum/internal/cli"
-	"striatum/internal/cli/embedded"
+	"striatum/internal/cli/service"
 	"striatum/internal/cli/tokenfile"
 	"striatum/internal/problem"
 )
@@ -120,12 +120,12 @@ func mint(ctx context.Context, f *cli.Factory, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	s, c, err := open(ctx, f, o.TokenFile)
+	s, err := service.Open(ctx, f, o.TokenFile)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	if err := c.CheckMint(ctx, spec); err != nil {
+	if err := s.CheckMint(ctx, spec); err != nil {
 		return err
 	}
 	token, hash, err := daemon.DrawToken(f.Rand, spec.Kind)
@@ -135,7 +135,7 @@ func mint(ctx context.Context, f *cli.Factory, o Options) (err error) {
 	if err := hand(f.Streams, o, token); err != nil {
 		return err
 	}
-	info, err := c.RecordToken(ctx, spec, hash)
+	info, err := s.RecordToken(ctx, spec, hash)
 	if err != nil {
 		if o.TokenOut != "" {
 			err = errors.Join(err, os.Remove(o.TokenOut)) // its token was not recorded
@@ -199,12 +199,12 @@ func newList(f *cli.Factory) *cobra.Command {
 }
 
 func list(ctx context.Context, f *cli.Factory, tokenFile string, out cli.Output) (err error) {
-	s, c, err := open(ctx, f, tokenFile)
+	s, err := service.Open(ctx, f, tokenFile)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	all, err := c.Tokens(ctx)
+	all, err := s.Tokens(ctx)
 	if err != nil {
 		return err
 	}
@@ -260,12 +260,12 @@ mints the next.`,
 }
 
 func revoke(ctx context.Context, f *cli.Factory, id, tokenFile string) (err error) {
-	s, c, err := open(ctx, f, tokenFile)
+	s, err := service.Open(ctx, f, tokenFile)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	n, err := c.RevokeToken(ctx, id)
+	n, err := s.RevokeToken(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -275,16 +275,4 @@ func revoke(ctx context.Context, f *cli.Factory, id, tokenFile string) (err erro
 	}
 	f.Streams.Notef("revoked token %s", cli.Escape(id))
 	return nil
-}
-
-func open(ctx context.Context, f *cli.Factory, tokenFile string) (*embedded.Session, daemon.Caller, error) {
-	s, err := embedded.Open(ctx, f)
-	if err != nil {
-		return nil, daemon.Caller{}, err
-	}
-	p, err := s.Principal(ctx, f, tokenFile)
-	if err != nil {
-		return nil, daemon.Caller{}, errors.Join(err, s.Close())
-	}
-	return s, s.Service.As(p), nil
 }

@@ -16,6 +16,7 @@ import (
 	"striatum/daemon"
 	"striatum/internal/cli"
 	"striatum/internal/cli/embedded"
+	"striatum/internal/cli/service"
 	"striatum/internal/home"
 	"striatum/internal/problem"
 	"striatum/internal/worktree"
@@ -102,7 +103,7 @@ func unanswered(err error) bool {
 
 // attester is the worktree, its repository, and who asks.
 type attester struct {
-	session     *embedded.Session
+	session     *service.Session
 	streams     cli.Streams
 	worktree    daemon.Worktree
 	repo        daemon.Repository // without an id where the store never met the worktree
@@ -128,27 +129,24 @@ func (o *attestOptions) execute(ctx context.Context, f *cli.Factory) (err error)
 	if a.worktree, err = home.Worktree(top); err != nil {
 		return err
 	}
-	if a.session, err = embedded.Open(ctx, f); err != nil {
+	if a.session, err = service.Open(ctx, f, o.tokenFile); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, a.session.Close()) }()
-	p, err := a.session.Principal(ctx, f, o.tokenFile)
-	if err != nil {
-		return err
-	}
-	if a.repo, _, err = a.session.Service.FindRepository(ctx, a.worktree); err != nil {
+	p := a.session.Is.Principal
+	if a.repo, _, err = a.session.FindRepository(ctx, a.worktree); err != nil {
 		return err
 	}
 	if o.list {
 		return a.list(ctx, o.output)
 	}
-	if a.policy, _, err = a.session.Service.Policy(ctx, a.repo.ID); err != nil {
+	if a.policy, _, err = a.session.Policy(ctx, a.repo.ID); err != nil {
 		return err
 	}
 	if _, a.intentPath, err = a.policy.Files.Intent(); err != nil {
 		return err
 	}
-	if a.fingerprint, err = hostFingerprint(a.session.Home.LaneDir(), f.Rand); err != nil {
+	if a.fingerprint, err = hostFingerprint(a.session.UserHome.LaneDir(), f.Rand); err != nil {
 		return err
 	}
 	if o.revoke != "" {
@@ -168,7 +166,7 @@ func (a *attester) attest(ctx context.Context, p daemon.Principal, o *attestOpti
 		return err
 	}
 	q := daemon.AttestQuery{RepositoryID: a.repo.ID, CheckID: o.pin, Pins: pins}
-	seen, err := a.session.Service.Attestable(ctx, q)
+	seen, err := a.session.Attestable(ctx, q)
 	if err != nil {
 		return err
 	}
@@ -186,7 +184,7 @@ func (a *attester) attest(ctx context.Context, p daemon.Principal, o *attestOpti
 		}
 		digest = seen.Digest
 	}
-	position, fresh, err := a.session.Service.Attest(ctx, p, q, digest)
+	position, fresh, err := a.session.Attest(ctx, q, digest)
 	if err != nil {
 		return err
 	}
@@ -237,7 +235,7 @@ func attestWith(seen daemon.Attestable) string {
 }
 
 func (a *attester) revoke(ctx context.Context, p daemon.Principal, id string, position int64) error {
-	revoked, err := a.session.Service.RevokeAttestation(ctx, p, a.repo.ID, id, position)
+	revoked, err := a.session.RevokeAttestation(ctx, a.repo.ID, id, position)
 	if err != nil {
 		return err
 	}
@@ -260,7 +258,7 @@ func (a *attester) cache(ctx context.Context) {
 }
 
 func (a *attester) writeSidecar(ctx context.Context) (err error) {
-	ring, err := a.session.Service.Keyring(ctx)
+	ring, err := a.session.Keyring(ctx)
 	if err != nil {
 		return err
 	}
@@ -268,7 +266,7 @@ func (a *attester) writeSidecar(ctx context.Context) (err error) {
 	if err != nil || pins == nil {
 		return err
 	}
-	all, err := a.session.Service.Attestations(ctx, a.repo.ID)
+	all, err := a.session.Attestations(ctx, a.repo.ID)
 	if err != nil {
 		return err
 	}

@@ -80,9 +80,9 @@ func attestationOf(x *daemon.AttestationInfo) *attestationJSON {
 
 // review is what there is to know before seen is attested.
 func (a *attester) review(ctx context.Context, seen daemon.Attestable) (attestJSON, error) {
-	svc := a.session.Service
+	is := a.session.Is
 	r := attestJSON{
-		SchemaVersion: "striatum.verifier_attest.v1", Home: svc.Home(), Store: svc.StoreName(), Trust: string(svc.StoreClass()),
+		SchemaVersion: "striatum.verifier_attest.v1", Home: is.Home, Store: is.StoreName, Trust: string(is.StoreClass),
 		RepositoryID: a.repo.ID, Worktree: a.worktree.Path, PolicySHA256: a.policy.Digest, AcceptedBy: a.policy.By, AcceptedAt: a.policy.At,
 		CheckID: seen.Document.CheckID, CheckDigest: seen.Document.CheckDigest, Definition: seen.Definition, Description: seen.Description, Pin: seen.Pin, Digest: seen.Digest,
 		Active: attestationOf(seen.Active), Before: attestationOf(seen.Before), ClosureChanges: []string{},
@@ -266,13 +266,13 @@ type attestationsJSON struct {
 
 // list prints every attestation of the repository, the oldest first.
 func (a *attester) list(ctx context.Context, out cli.Output) error {
-	svc := a.session.Service
-	all, err := svc.Attestations(ctx, a.repo.ID)
+	is := a.session.Is
+	all, err := a.session.Attestations(ctx, a.repo.ID)
 	if err != nil {
 		return err
 	}
 	r := attestationsJSON{
-		SchemaVersion: "striatum.verifier_attestations.v1", Home: svc.Home(), Store: svc.StoreName(), Trust: string(svc.StoreClass()),
+		SchemaVersion: "striatum.verifier_attestations.v1", Home: is.Home, Store: is.StoreName, Trust: string(is.StoreClass),
 		RepositoryID: a.repo.ID, Worktree: a.worktree.Path, Attestations: []*attestationJSON{},
 	}
 	for i := range all {

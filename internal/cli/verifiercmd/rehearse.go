@@ -242,12 +242,12 @@ type rehearsalJSON struct {
 // lane that pinned it; nil if there is none. A record that nobody in good standing
 // signed counts for nothing, and says so.
 func (a *attester) rehearsal(ctx context.Context, seen daemon.Attestable) (*rehearsalJSON, error) {
-	ring, err := a.session.Service.Keyring(ctx)
+	ring, err := a.session.Keyring(ctx)
 	if err != nil {
 		return nil, err
 	}
 	d := seen.Document
-	r, by, err := rehearsal.Find(verifier.RehearsalsDir(a.session.Home.LaneDir()), rehearsal.Subject{
+	r, by, err := rehearsal.Find(verifier.RehearsalsDir(a.session.UserHome.LaneDir()), rehearsal.Subject{
 		RepositoryID: d.RepositoryID, CheckDigest: d.CheckDigest, ClosureSHA256: d.ClosureSHA256,
 	}, ring)
 	if err == nil && by.Public.ID() != seen.Pin.ObservedBy {

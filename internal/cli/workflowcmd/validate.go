@@ -15,7 +15,7 @@ import (
 	"striatum/allowlist"
 	"striatum/internal/beneath"
 	"striatum/internal/cli"
-	"striatum/internal/cli/embedded"
+	"striatum/internal/cli/service"
 	"striatum/internal/hostid"
 	"striatum/internal/problem"
 	"striatum/internal/worktree"
@@ -220,11 +220,11 @@ func (o *validateOptions) pins(ctx context.Context, root *worktree.Root, intentP
 	case err != nil:
 		return nil, fingerprint, refused(err), nil
 	}
-	session, err := embedded.Open(ctx, o.factory)
+	session, err := service.Open(ctx, o.factory, "")
 	if err != nil {
 		return nil, "", nil, err
 	}
-	ring, err := session.Service.Keyring(ctx)
+	ring, err := session.Keyring(ctx)
 	if err = errors.Join(err, session.Close()); err != nil {
 		return nil, "", nil, err
 	}

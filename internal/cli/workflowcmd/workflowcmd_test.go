@@ -140,7 +140,7 @@ func pinnedWorktree(t *testing.T, key *seal.PrivateKey) (dir, pinsPath string) {
 
 func TestValidateAcceptsPinsOfTheHomesLane(t *testing.T) {
 	home := filepath.Join(t.TempDir(), "home")
-	f := factory(func(string) string { return home }, cli.Streams{Out: &bytes.Buffer{}, Err: &bytes.Buffer{}})
+	f := factory(func(name string) string { return map[string]string{"STRIATUM_HOME": home}[name] }, cli.Streams{Out: &bytes.Buffer{}, Err: &bytes.Buffer{}})
 	session, err := embedded.Open(context.Background(), f)
 	if err != nil {
 		t.Fatal(err)
