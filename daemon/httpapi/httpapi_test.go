@@ -90,7 +90,7 @@ func TestAnotherUserIsNoOperatorWhateverItHolds(t *testing.T) {
 			t.Errorf("got %q, want %q", got, tt.want)
 		}
 	}
-	if a := named.post(wire.Describe, named.operator(), "{}"); a.status != 200 {
+	if a := named.describe(named.operator()); a.status != 200 {
 		t.Errorf("another uid's session took root's right: %d", a.status)
 	}
 }
@@ -119,7 +119,7 @@ func TestACallTooManyIsToldAtOnce(t *testing.T) {
 	// The server may still be reading the last of them.
 	var a answer
 	for range 1000 {
-		if a = d.post(wire.Describe, op, "{}"); a.status != 200 {
+		if a = d.describe(op); a.status != 200 {
 			break
 		}
 	}
@@ -133,7 +133,7 @@ func TestACallTooManyIsToldAtOnce(t *testing.T) {
 		d.must(c.Close())
 	}
 	for range 1000 {
-		if a = d.post(wire.Describe, op, "{}"); a.status == 200 {
+		if a = d.describe(op); a.status == 200 {
 			return
 		}
 	}
@@ -223,7 +223,7 @@ func newDesk(t testing.TB, change func(*httpapi.Config, *daemon.Config)) *desk {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := os.MkdirTemp("", "striatumd") // its path is short, and others may reach it
+	dir, err := os.MkdirTemp("", "striatumd") //nolint:usetesting // its path is short, and others may reach it
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -347,9 +347,10 @@ func (d *desk) send(network, method, path string, body io.Reader, headers ...str
 	return answer{resp.StatusCode, resp.Header, data}
 }
 
-func (d *desk) post(path, token, body string) answer {
+// describe asks, on the socket, who the holder of a token is.
+func (d *desk) describe(token string) answer {
 	d.Helper()
-	return d.send("unix", http.MethodPost, path, strings.NewReader(body), "Authorization", "Bearer "+token)
+	return d.send("unix", http.MethodPost, wire.Describe, strings.NewReader("{}"), "Authorization", "Bearer "+token)
 }
 
 func TestWhoIsLetIn(t *testing.T) {
@@ -374,13 +375,13 @@ func TestWhoIsLetIn(t *testing.T) {
 			return token
 		}, "revoked"},
 		{"an operator whose uid presented a session's", "unix", nil, func(d *desk) string {
-			if a := d.post(wire.Describe, d.session(), "{}"); a.status != 200 {
+			if a := d.describe(d.session()); a.status != 200 {
 				d.Errorf("the session: %d", a.status)
 			}
 			return d.operator()
 		}, "holds a session's token too"},
 		{"no token, of a uid that presented a session's", "unix", nil, func(d *desk) string {
-			d.post(wire.Describe, d.session(), "{}")
+			d.describe(d.session())
 			return ""
 		}, "it has no token"},
 		{"a session of the daemon's uid, over an isolated store", "unix", func(c *httpapi.Config, s *daemon.Config) {
@@ -537,7 +538,7 @@ func TestWhatTheDatabaseSaysStaysInTheLog(t *testing.T) {
 
 func TestEveryCallIsLoggedWithItsPeer(t *testing.T) {
 	d := newDesk(t, nil)
-	a := d.post(wire.Describe, d.operator(), "{}")
+	a := d.describe(d.operator())
 	var line struct {
 		RequestID string `json:"request_id"`
 		Route     string `json:"route"`

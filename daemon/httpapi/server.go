@@ -126,34 +126,26 @@ func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 		go func() { ended <- server.Serve(newListener(l)) }()
 	}
 	var err error
+	keep := func(e error) {
+		if !errors.Is(e, http.ErrServerClosed) { // which is how it ends
+			err = errors.Join(err, e)
+		}
+	}
 	running := len(listeners)
 	select {
 	case <-ctx.Done():
-	case err = <-ended:
+	case e := <-ended:
 		running--
+		keep(e)
 	}
 	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), StopTimeout)
 	defer cancel()
-	if stopErr := server.Shutdown(stop); stopErr != nil {
-		err = errors.Join(err, fmt.Errorf("stop: %w", stopErr), server.Close())
+	if e := server.Shutdown(stop); e != nil {
+		keep(fmt.Errorf("stop: %w", e))
+		keep(server.Close())
 	}
 	for range running {
-		err = errors.Join(err, <-ended)
-	}
-	return notClosed(err)
-}
-
-// notClosed drops from err that the server was closed, which it is when it ends.
-func notClosed(err error) error {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // what errors.Join made here
-		var left []error
-		for _, e := range joined.Unwrap() {
-			left = append(left, notClosed(e))
-		}
-		return errors.Join(left...)
-	}
-	if errors.Is(err, http.ErrServerClosed) {
-		return nil
+		keep(<-ended)
 	}
 	return err
 }

@@ -84,8 +84,12 @@ func readConfig(path string) (Config, error) {
 	}
 	c := defaults()
 	for _, f := range []struct{ to, from *string }{
-		{&c.Home, &said.Home}, {&c.SQLitePath, &said.SQLitePath}, {&c.PostgresDSNFile, &said.PostgresDSNFile},
-		{&c.Socket, &said.Socket}, {&c.SocketGroup, &said.SocketGroup}, {&c.TCP, &said.TCP},
+		{&c.Home, &said.Home},
+		{&c.SQLitePath, &said.SQLitePath},
+		{&c.PostgresDSNFile, &said.PostgresDSNFile},
+		{&c.Socket, &said.Socket},
+		{&c.SocketGroup, &said.SocketGroup},
+		{&c.TCP, &said.TCP},
 		{(*string)(&c.StoreClass), (*string)(&said.StoreClass)},
 	} {
 		if *f.from != "" {

@@ -96,7 +96,10 @@ func (o Options) effective() (Config, error) {
 		return Config{}, err
 	}
 	for _, f := range []struct{ to, from *string }{
-		{&c.Home, &o.Flags.Home}, {&c.Socket, &o.Flags.Socket}, {&c.SocketGroup, &o.Flags.SocketGroup}, {&c.TCP, &o.Flags.TCP},
+		{&c.Home, &o.Flags.Home},
+		{&c.Socket, &o.Flags.Socket},
+		{&c.SocketGroup, &o.Flags.SocketGroup},
+		{&c.TCP, &o.Flags.TCP},
 		{(*string)(&c.StoreClass), (*string)(&o.Flags.StoreClass)},
 	} {
 		if *f.from != "" {

@@ -85,7 +85,7 @@ type process struct {
 // place returns a folder for a daemon, with a short path.
 func place(t testing.TB) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "striatumd")
+	dir, err := os.MkdirTemp("", "striatumd") //nolint:usetesting // its path is short enough for a socket
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -289,9 +289,12 @@ func (w *world) transcript(s service.Service) (steps []step) {
 	ring, err := s.Keyring(ctx)
 	say("Keyring", err, ring.Len())
 	for _, spec := range []daemon.TokenSpec{
-		{Kind: daemon.Operator, TTL: time.Hour}, {Kind: daemon.Session, TTL: time.Hour, RepositoryID: repoID, RunID: "r", Jobs: []string{"b", "a"}},
-		{Kind: daemon.Session, TTL: time.Hour}, {Kind: daemon.Session, TTL: time.Millisecond, RepositoryID: repoID},
-		{Kind: daemon.Session, TTL: 1 << 62, RepositoryID: repoID}, {Kind: daemon.Session, TTL: -time.Hour, RepositoryID: repoID},
+		{Kind: daemon.Operator, TTL: time.Hour},
+		{Kind: daemon.Session, TTL: time.Hour, RepositoryID: repoID, RunID: "r", Jobs: []string{"b", "a"}},
+		{Kind: daemon.Session, TTL: time.Hour},
+		{Kind: daemon.Session, TTL: time.Millisecond, RepositoryID: repoID},
+		{Kind: daemon.Session, TTL: 1 << 62, RepositoryID: repoID},
+		{Kind: daemon.Session, TTL: -time.Hour, RepositoryID: repoID},
 	} {
 		say("CheckMint", s.CheckMint(ctx, spec))
 		info, err := s.RecordToken(ctx, spec, receipttest.Digest(spec.Kind.String()+spec.RunID))
