@@ -197,6 +197,9 @@ func (s *Service) AcceptPolicy(ctx context.Context, p Principal, repositoryID st
 	if err := p.mustBe(what, Operator); err != nil {
 		return err
 	}
+	if err := CheckRepositoryID(repositoryID); err != nil {
+		return err
+	}
 	if len(files) > MaxPolicyFiles {
 		return problem.New(problem.Invalid, what, fmt.Sprintf("%d files are more than %d", len(files), MaxPolicyFiles), "")
 	}

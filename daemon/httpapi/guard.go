@@ -95,13 +95,13 @@ func (s *Server) principal(ctx context.Context, from peer, h http.Header) (daemo
 			return refused(fmt.Sprintf("uid %d holds a session's token too", from.uid), "give sessions a user of their own, and start the daemon again")
 		}
 	case daemon.Session:
-		if !from.known {
-			break
-		}
-		if s.cfg.Service.StoreClass() == seal.ClassIsolated && (from.uid == 0 || from.uid == s.cfg.UID) {
+		isolated := s.cfg.Service.StoreClass() == seal.ClassIsolated
+		switch {
+		case !from.known && isolated:
+			return refused("the kernel does not say who calls over TCP, and this store is isolated", "use --socket or STRIATUM_SOCKET")
+		case isolated && (from.uid == 0 || from.uid == s.cfg.UID):
 			return refused(fmt.Sprintf("uid %d could read the store, and this one is isolated", from.uid), "run the session as another user")
-		}
-		if !s.sessions.add(from.uid) {
+		case from.known && !s.sessions.add(from.uid):
 			return refused("too many users hold sessions' tokens", "start the daemon again")
 		}
 	case daemon.Lane:
@@ -151,14 +151,14 @@ func (u *uids) add(uid uint32) bool {
 }
 
 // rescue answers a call whose handler panicked.
-func (s *Server) rescue(ctx context.Context, c *call) {
+func (c *call) rescue() {
 	if v := recover(); v != nil {
-		s.fail(ctx, c, fmt.Errorf("panic: %v\n%s", v, debug.Stack()))
+		c.fail(fmt.Errorf("panic: %v\n%s", v, debug.Stack()))
 	}
 }
 
-// fail answers a call with a Problem.
-func (s *Server) fail(_ context.Context, c *call, err error) {
+// fail answers the call with a Problem.
+func (c *call) fail(err error) {
 	p := c.public(err)
 	if c.answer.status != 0 {
 		return // it began to answer already

@@ -387,6 +387,9 @@ func TestWhoIsLetIn(t *testing.T) {
 		{"a session of the daemon's uid, over an isolated store", "unix", func(c *httpapi.Config, s *daemon.Config) {
 			c.UID, s.StoreClass = uint32(os.Getuid()), seal.ClassIsolated
 		}, (*desk).session, "could read the store"},
+		{"a session over TCP, over an isolated store", "tcp", func(_ *httpapi.Config, s *daemon.Config) {
+			s.StoreClass = seal.ClassIsolated
+		}, (*desk).session, "does not say who calls"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			d := newDesk(t, tt.change)

@@ -13,7 +13,7 @@
 //   - A uid that has presented a session's token is no operator's, until the
 //     daemon starts again.
 //   - Over a store that is isolated no session may come from root or from the uid
-//     that the daemon runs as, which could read the store itself.
+//     that the daemon runs as, which could read the store itself, nor over TCP.
 //   - Without a token an operator's uid is a local user, who can mint the first
 //     operator token; everybody else is nobody.
 //
@@ -154,7 +154,7 @@ func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := &call{start: s.cfg.Now(), id: s.requestID(), peer: peerOf(r.Context()), answer: answer{ResponseWriter: w}}
 	defer s.log(r.Context(), c)
-	defer s.rescue(r.Context(), c)
+	defer c.rescue()
 	h := c.answer.Header()
 	h.Set("X-Request-Id", c.id)
 	h.Set("Cache-Control", "no-store")
@@ -162,7 +162,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), CallTimeout)
 	defer cancel()
 	if err := s.admit(ctx, c, r); err != nil {
-		s.fail(r.Context(), c, err)
+		c.fail(err)
 		return
 	}
 	if c.counted {

@@ -164,3 +164,15 @@ func TestCommandsWorkThroughTheDaemon(t *testing.T) {
 		t.Errorf("a token that was not minted was left: %v", err)
 	}
 }
+
+func TestASessionRunsNoLaneOfItsOwn(t *testing.T) {
+	dir := place(t)
+	u := &user{TB: t, dir: dir, worktree: dir, env: map[string]string{"STRIATUM_HOME": filepath.Join(dir, "home")}}
+	op, se := filepath.Join(dir, "op.token"), filepath.Join(dir, "se.token")
+	u.run(0, "init", "--token-out", op)
+	u.run(0, "token", "mint", "--kind", "session", "--repository", "r", "--token-file", op, "--token-out", se)
+	u.env["STRIATUM_TOKEN_FILE"] = se
+	if _, notes := u.run(3, "verifier", "run", "--check", "builtin:go-test"); !strings.Contains(notes, "a session principal may not do that") {
+		t.Errorf("got %s", notes)
+	}
+}

@@ -69,7 +69,7 @@ func open(ctx context.Context, f *cli.Factory, top, tokenFile string) (_ *opened
 	if o.principal, err = o.Principal(ctx, f, tokenFile); err != nil {
 		return nil, err
 	}
-	if o.repo, o.created, err = o.Service.Repository(ctx, o.worktree); err != nil {
+	if o.repo, o.created, err = o.Service.As(o.principal).Repository(ctx, o.worktree); err != nil {
 		return nil, err
 	}
 	if o.fingerprint, err = hostFingerprint(o.Home.LaneDir(), f.Rand); err != nil {
