@@ -186,8 +186,12 @@ func TestOnlyTheOperatorsTokenAttests(t *testing.T) {
 		"lane": {Kind: daemon.Lane, Name: "lane-1"}, "nobody": {},
 	} {
 		t.Run(name, func(*testing.T) {
-			c.refused(problem.Refused, "may not do that", c.attesting(p, q, digest))
-			c.refused(problem.Refused, "may not do that", func() error { _, err := c.RevokeAttestation(c.Context(), p, repoID, "schema", 0); return err })
+			words := "may not do that"
+			if p.Kind == daemon.Local {
+				words = "no operator token was given"
+			}
+			c.refused(problem.Refused, words, c.attesting(p, q, digest))
+			c.refused(problem.Refused, words, func() error { _, err := c.RevokeAttestation(c.Context(), p, repoID, "schema", 0); return err })
 		})
 	}
 	with := func(token string) func() error {
@@ -199,7 +203,7 @@ func TestOnlyTheOperatorsTokenAttests(t *testing.T) {
 			return c.attesting(p, q, digest)()
 		}
 	}
-	c.refused(problem.Refused, "may not do that", with(""))
+	c.refused(problem.Refused, "no operator token was given", with(""))
 	c.refused(problem.Refused, "does not know it", with("striatum_se_"+token[12:]))
 	c.must(with(token)())
 

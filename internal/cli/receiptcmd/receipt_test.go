@@ -400,7 +400,7 @@ func TestAReceiptIsNamedByItsSeal(t *testing.T) {
 	code, _, errs = u.run("show", sealed.SealDigest[:12])
 	check(t, code, 2, errs, "2 receipts in", "hint: give more of its digits")
 	code, _, errs = u.run("explain", sealed.SealDigest[:16], "--reason", "x")
-	check(t, code, 3, errs, "may not do that")
+	check(t, code, 3, errs, "no operator token was given")
 }
 
 // TestNoHomeIsMadeForLookingAtAReceipt: without a home nobody's key is known.
