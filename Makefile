@@ -28,6 +28,11 @@ quickstart: deps build ## run the main job on a copy of examples/quickstart in a
 test: deps ## run every test, against a real containerd and real third-party verifiers
 	@scripts/test
 
+.PHONY: acceptance
+acceptance: deps build ## from an empty repository to a claim that reads VERIFIED, and every refusal on the way
+	@scripts/install-deps tests
+	@scripts/acceptance
+
 .PHONY: check
 check: ## format, vet, lint, generated files, import rules, unit tests: CI without its slow parts
 	@scripts/check

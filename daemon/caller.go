@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"striatum/allowlist"
 	"striatum/claim"
 	"striatum/gate"
 	"striatum/seal"
@@ -124,6 +125,11 @@ func (c Caller) UpdateClaims(ctx context.Context, repositoryID, runID string, de
 	return c.s.UpdateClaims(ctx, c.p, repositoryID, runID, declared, ups)
 }
 
+// Bind binds a claim to a recorded receipt.
+func (c Caller) Bind(ctx context.Context, b ClaimBinding) (ledger []byte, err error) {
+	return c.s.Bind(ctx, c.p, b)
+}
+
 // RecordOpened keeps an opened record.
 func (c Caller) RecordOpened(ctx context.Context, envelope []byte) error {
 	return c.s.RecordOpened(ctx, c.p, envelope)
@@ -206,6 +212,15 @@ func (c Caller) Attest(ctx context.Context, q AttestQuery, digest string) (posit
 // RevokeAttestation takes an operator's word back.
 func (c Caller) RevokeAttestation(ctx context.Context, repositoryID, checkID string, position int64) ([]int64, error) {
 	return c.s.RevokeAttestation(ctx, c.p, repositoryID, checkID, position)
+}
+
+// Closure returns the parts of an attested closure, which may be of any
+// repository, so it is not for sessions.
+func (c Caller) Closure(ctx context.Context, digest string) (parts []allowlist.ClosurePart, files []byte, err error) {
+	if err := c.p.mustBe("read a closure", Local, Lane, Operator); err != nil {
+		return nil, nil, err
+	}
+	return c.s.Closure(ctx, digest)
 }
 
 // Attestations lists the attestations of a repository.

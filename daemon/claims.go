@@ -124,6 +124,42 @@ func (s *Service) UpdateClaims(ctx context.Context, p Principal, repositoryID, r
 	return out, nil
 }
 
+// ClaimBinding binds the claim of a run to a recorded receipt. Declared, if not nil,
+// are the claims that the run's workflow declares, as for UpdateClaims.
+type ClaimBinding struct {
+	RepositoryID, RunID string
+	Declared            []claim.Claim
+	ClaimID, Seal       string
+}
+
+// Bind binds a claim to the receipt with a seal, which it opens from the store, and
+// returns the run's ledger, encoded. The error is a problem: Refused for a receipt
+// that is not recorded and for a lane that did not sign it, Invalid for one that is
+// about something else.
+func (s *Service) Bind(ctx context.Context, p Principal, b ClaimBinding) (ledger []byte, err error) {
+	const what = "bind a receipt to a claim"
+	if err := p.mustBe(what, Local, Lane, Operator); err != nil {
+		return nil, err
+	}
+	envelope, err := s.Receipt(ctx, b.Seal)
+	if err != nil {
+		return nil, err
+	}
+	ring, err := s.Keyring(ctx)
+	if err != nil {
+		return nil, err
+	}
+	v, err := receipt.Open(envelope, ring)
+	if err != nil {
+		return nil, notEvidence(err, what)
+	}
+	l, err := s.UpdateClaims(ctx, p, b.RepositoryID, b.RunID, b.Declared, []claim.Update{{ClaimID: b.ClaimID, Receipt: &v}})
+	if err != nil {
+		return nil, err
+	}
+	return l.Encode(), nil
+}
+
 // writer says who writes an update: the lane that signed its receipt, or p.
 func (p Principal) writer(ctx context.Context, r store.Reader, v *receipt.Verified) (claim.Writer, error) {
 	if v == nil {

@@ -106,6 +106,15 @@ func TestMatrixOfPrincipals(t *testing.T) {
 			_, err := c.UpdateClaims(d.Context(), repoID, runID, nil, []claim.Update{{ClaimID: "tests-pass", Receipt: &v}})
 			return err
 		}},
+		{"Bind", "", "ynnnnynyn", func(d *desk, c daemon.Caller) error {
+			_, v := record(d)
+			_, err := c.Bind(d.Context(), daemon.ClaimBinding{RepositoryID: repoID, RunID: runID, Declared: declared, ClaimID: "tests-pass", Seal: v.Seal()})
+			return err
+		}},
+		{"Closure", "", "ynnnnyyyn", func(d *desk, c daemon.Caller) error {
+			_, _, err := c.Closure(d.Context(), hash)
+			return err
+		}},
 		{"RecordOpened", "", "ynnnnynyn", func(d *desk, c daemon.Caller) error {
 			_, v := d.sign(nil)
 			return c.RecordOpened(d.Context(), d.opened(v.Receipt()))

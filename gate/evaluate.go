@@ -187,7 +187,7 @@ func (j *judge) claim() Claim {
 	c.Effective = min(c.Authored, j.earned())
 	j.askAuthor(c)
 	slices.SortStableFunc(j.bases, func(a, b Basis) int { return cmp.Compare(a.rank(), b.rank()) })
-	c.Bases = j.bases
+	c.Bases = append([]Basis{}, j.bases...)
 	c.Signal = j.signal(c.Effective)
 	c.Says = c.says(body, attempted)
 	return c

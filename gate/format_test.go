@@ -44,6 +44,7 @@ func TestReportsFollowTheirSchema(t *testing.T) {
 		}
 	}
 	check("zero", gate.Input{})
+	check("verified", newWorld(t, l).build())
 	for _, turn := range turns() {
 		w := newWorld(t, l)
 		turn.apply(w)

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"striatum/allowlist"
 	"striatum/daemon"
 	"striatum/daemon/wire"
 	"striatum/gate"
@@ -186,6 +187,12 @@ func (c *Client) RecordReceipt(ctx context.Context, envelope []byte) (string, er
 	return r.Seal, err
 }
 
+// Bind calls the daemon.
+func (c *Client) Bind(ctx context.Context, b daemon.ClaimBinding) ([]byte, error) {
+	r, err := post[wire.Ledger](ctx, c, wire.BindClaim, wire.NewClaimBinding(b))
+	return r.Ledger, err
+}
+
 // Receipt calls the daemon.
 func (c *Client) Receipt(ctx context.Context, sealDigest string) ([]byte, error) {
 	r, err := post[wire.Envelope](ctx, c, wire.Receipt, wire.Sealed{Seal: sealDigest})
@@ -225,6 +232,15 @@ func (c *Client) RevokeAttestation(ctx context.Context, repositoryID, checkID st
 func (c *Client) Attestations(ctx context.Context, repositoryID string) ([]daemon.AttestationInfo, error) {
 	r, err := post[wire.AttestationList](ctx, c, wire.Attestations, wire.OfRepository{RepositoryID: repositoryID})
 	return r.Attestations, err
+}
+
+// Closure calls the daemon.
+func (c *Client) Closure(ctx context.Context, digest string) ([]allowlist.ClosurePart, []byte, error) {
+	r, err := post[wire.ClosureKnown](ctx, c, wire.Closure, wire.ClosureDigest{SHA256: digest})
+	if err != nil || !r.Known {
+		return nil, nil, err
+	}
+	return r.Parts, r.Files, nil
 }
 
 // EnrolLane calls the daemon.

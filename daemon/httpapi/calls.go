@@ -9,6 +9,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"striatum/allowlist"
 	"striatum/daemon"
 	"striatum/daemon/wire"
 	"striatum/internal/problem"
@@ -193,6 +194,10 @@ func (s *Server) registerEvidence() {
 		out.Seal, err = c.RecordReceipt(ctx, in.Envelope)
 		return out, err
 	})
+	on(s, wire.BindClaim, "Bind a claim to a recorded receipt (lane)", func(ctx context.Context, c daemon.Caller, in wire.ClaimBinding) (out wire.Ledger, err error) {
+		out.Ledger, err = c.Bind(ctx, in.Binding())
+		return out, err
+	})
 	on(s, wire.Receipt, "Read a receipt as it was recorded", func(ctx context.Context, c daemon.Caller, in wire.Sealed) (out wire.Envelope, err error) {
 		out.Envelope, err = c.Receipt(ctx, in.Seal)
 		return out, err
@@ -214,6 +219,10 @@ func (s *Server) registerEvidence() {
 	on(s, wire.RevokeAttestation, "Take attestations back (operator)", func(ctx context.Context, c daemon.Caller, in wire.AttestationRevocation) (out wire.Positions, err error) {
 		out.Positions, err = c.RevokeAttestation(ctx, in.RepositoryID, in.CheckID, in.Position)
 		return out, err
+	})
+	on(s, wire.Closure, "Read what an attested closure has", func(ctx context.Context, c daemon.Caller, in wire.ClosureDigest) (wire.ClosureKnown, error) {
+		parts, files, err := c.Closure(ctx, in.SHA256)
+		return wire.ClosureKnown{Known: parts != nil, Parts: append([]allowlist.ClosurePart{}, parts...), Files: append([]byte{}, files...)}, err
 	})
 	on(s, wire.Attestations, "List the attestations of a repository", func(ctx context.Context, c daemon.Caller, in wire.OfRepository) (out wire.AttestationList, err error) {
 		out.Attestations, err = c.Attestations(ctx, in.RepositoryID)

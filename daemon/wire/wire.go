@@ -16,6 +16,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"striatum/allowlist"
 	"striatum/claim"
 	"striatum/daemon"
 	"striatum/gate"
@@ -40,6 +41,7 @@ const (
 	AcceptPolicy      = "/v1/policy/accept"
 	Gate              = "/v1/gate/read"
 	Summary           = "/v1/gate/summary"
+	BindClaim         = "/v1/claim/bind"
 	RecordOpened      = "/v1/opened/record"
 	RecordReceipt     = "/v1/receipt/record"
 	Receipt           = "/v1/receipt/read"
@@ -49,6 +51,7 @@ const (
 	Attest            = "/v1/attestation/attest"
 	RevokeAttestation = "/v1/attestation/revoke"
 	Attestations      = "/v1/attestation/list"
+	Closure           = "/v1/closure/read"
 	EnrolLane         = "/v1/lane/enrol"
 	RevokeLane        = "/v1/lane/revoke"
 	Lanes             = "/v1/lane/list"
@@ -426,4 +429,63 @@ type Healthy struct {
 // Readiness answers Ready: whether the store answers.
 type Readiness struct {
 	Ready bool `json:"ready"`
+}
+
+// Declared is a claim that a workflow declares.
+type Declared struct {
+	ID        string `json:"id"`
+	Statement string `json:"statement"`
+	CheckID   string `json:"check_id"`
+	JobID     string `json:"job_id"`
+}
+
+// ClaimBinding asks for BindClaim. Declares is false where there is no workflow.
+type ClaimBinding struct {
+	RepositoryID string     `json:"repository_id"`
+	RunID        string     `json:"run_id"`
+	Declares     bool       `json:"declares"`
+	Declared     []Declared `json:"declared" nullable:"false"`
+	ClaimID      string     `json:"claim_id"`
+	Seal         string     `json:"seal"`
+}
+
+// NewClaimBinding returns b for the wire.
+func NewClaimBinding(b daemon.ClaimBinding) ClaimBinding {
+	out := ClaimBinding{
+		RepositoryID: b.RepositoryID, RunID: b.RunID, Declares: b.Declared != nil, Declared: []Declared{}, ClaimID: b.ClaimID, Seal: b.Seal,
+	}
+	for _, c := range b.Declared {
+		out.Declared = append(out.Declared, Declared{c.ID, c.Statement, c.CheckID, c.JobID})
+	}
+	return out
+}
+
+// Binding returns b as the service's own.
+func (b ClaimBinding) Binding() daemon.ClaimBinding {
+	out := daemon.ClaimBinding{RepositoryID: b.RepositoryID, RunID: b.RunID, ClaimID: b.ClaimID, Seal: b.Seal}
+	if b.Declares {
+		out.Declared = []claim.Claim{}
+		for _, c := range b.Declared {
+			out.Declared = append(out.Declared, claim.Claim{ID: c.ID, Statement: c.Statement, CheckID: c.CheckID, JobID: c.JobID})
+		}
+	}
+	return out
+}
+
+// Ledger answers BindClaim: the run's claim ledger as it is kept.
+type Ledger struct {
+	Ledger []byte `json:"ledger"`
+}
+
+// ClosureDigest asks for Closure.
+type ClosureDigest struct {
+	SHA256 string `json:"sha256"`
+}
+
+// ClosureKnown answers Closure: the parts of a closure and the lines of its
+// definition's files. Known is false where the store does not know it.
+type ClosureKnown struct {
+	Known bool                    `json:"known"`
+	Parts []allowlist.ClosurePart `json:"parts" nullable:"false"`
+	Files []byte                  `json:"files"`
 }

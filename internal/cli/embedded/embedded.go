@@ -40,20 +40,20 @@ func Open(ctx context.Context, f *cli.Factory) (*Session, error) {
 		return nil, err
 	}
 	h, created, err := home.Open(ctx, dir, f.Rand)
-	say(f, created)
+	Say(f, created)
 	if err != nil {
 		return nil, err
 	}
 	svc, more, closeStore, err := h.Service(ctx, f.Now, f.Rand)
-	say(f, more)
+	Say(f, more)
 	if err != nil {
 		return nil, err
 	}
 	return &Session{Home: h, Service: svc, Created: append(created, more...), close: closeStore}, nil
 }
 
-// say says what was made, also where the rest could not be.
-func say(f *cli.Factory, created []string) {
+// Say says what was made, also where the rest could not be.
+func Say(f *cli.Factory, created []string) {
 	for _, c := range created {
 		f.Streams.Notef("created %s", cli.Escape(c))
 	}

@@ -106,11 +106,32 @@ func TestCommandsWorkThroughTheDaemon(t *testing.T) {
 	u.run(2, "token", "revoke", "se-00000000")
 
 	// What only works with the store in the home does not fall back on it.
-	for _, args := range [][]string{{"verifier", "run", "--all"}, {"verifier", "pin", "--host-here"}, {"init"}} {
-		if _, notes := u.run(2, args...); !strings.Contains(notes, "STRIATUM_SOCKET") {
+	if _, notes := u.run(2, "init"); !strings.Contains(notes, "STRIATUM_SOCKET") {
+		t.Errorf("got %s", notes)
+	}
+
+	// A lane runs nothing before its key is enrolled, nor after it was revoked, nor
+	// with another lane's token.
+	lane := filepath.Join(dir, "lane")
+	u.env["STRIATUM_HOME"] = lane
+	for _, args := range [][]string{{"verifier", "run", "--all"}, {"verifier", "pin", "--host-here"}} {
+		if _, notes := u.run(3, args...); !strings.Contains(notes, "its key is not enrolled") || !strings.Contains(notes, "striatum lane enrol --key "+lane) {
 			t.Errorf("%v: got %s", args, notes)
 		}
 	}
+	u.run(3, "lane", "enrol", "--key", filepath.Join(lane, "keys", "lane.pub"), "--class", "isolated")
+	u.run(0, "lane", "enrol", "--key", filepath.Join(lane, "keys", "lane.pub"), "--class", "shared", "--id", "lane-1")
+	u.run(0, "lane", "enrol", "--key", filepath.Join(u.dir, "home", "keys", "report.pub"), "--class", "shared", "--id", "lane-2")
+	other := filepath.Join(dir, "lane-2.token")
+	u.run(0, "token", "mint", "--kind", "lane", "--lane", "lane-2", "--token-out", other)
+	if _, notes := u.run(3, "verifier", "run", "--all", "--token-file", other); !strings.Contains(notes, `the token is that of the lane "lane-2"`) {
+		t.Errorf("got %s", notes)
+	}
+	u.run(0, "lane", "revoke", "lane-1", "--retired")
+	if _, notes := u.run(3, "verifier", "run", "--all"); !strings.Contains(notes, "its key was revoked (retired)") {
+		t.Errorf("got %s", notes)
+	}
+	u.env["STRIATUM_HOME"] = filepath.Join(dir, "user")
 
 	// A session reads its gate and nothing else, and ends its uid's days as operator.
 	u.run(0, "token", "mint", "--kind", "session", "--repository", repo[1], "--token-out", se)
@@ -129,6 +150,9 @@ func TestCommandsWorkThroughTheDaemon(t *testing.T) {
 		if _, notes := u.run(3, args...); !strings.Contains(notes, "a session principal may not do that") {
 			t.Errorf("%v: got %s", args, notes)
 		}
+	}
+	if _, notes := u.run(3, "verifier", "run", "--all"); !strings.Contains(notes, "a session names checks, and runs none") {
+		t.Errorf("got %s", notes)
 	}
 	u.env["STRIATUM_TOKEN_FILE"] = op
 	if _, notes := u.run(3, "token", "list"); !strings.Contains(notes, "holds a session's token too") {

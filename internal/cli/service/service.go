@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"striatum/allowlist"
 	"striatum/daemon"
 	"striatum/daemon/client"
 	"striatum/gate"
@@ -31,6 +32,11 @@ type Service interface {
 	AcceptPolicy(ctx context.Context, repositoryID string, files daemon.Files, digest string) error
 	Gate(ctx context.Context, q daemon.GateQuery) (gate.Report, error)
 	Summary(ctx context.Context, q daemon.GateQuery) (gate.Report, []byte, error)
+	RecordOpened(ctx context.Context, envelope []byte) error
+	RecordReceipt(ctx context.Context, envelope []byte) (sealDigest string, err error)
+	Bind(ctx context.Context, b daemon.ClaimBinding) (ledger []byte, err error)
+	Receipt(ctx context.Context, sealDigest string) (envelope []byte, err error)
+	Closure(ctx context.Context, digest string) (parts []allowlist.ClosurePart, files []byte, err error)
 	Explain(ctx context.Context, name, reason string) error
 	Attestable(ctx context.Context, q daemon.AttestQuery) (daemon.Attestable, error)
 	Attest(ctx context.Context, q daemon.AttestQuery, digest string) (position int64, fresh bool, err error)

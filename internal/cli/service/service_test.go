@@ -269,6 +269,31 @@ func (w *world) transcript(s service.Service) (steps []step) {
 	say("Attestations", err, append([]daemon.AttestationInfo{}, all...))
 	all, err = s.Attestations(ctx, "repo-2")
 	say("Attestations", err, len(all))
+	for _, envelope := range [][]byte{w.newlySigned, []byte("none"), nil} {
+		say("RecordOpened", s.RecordOpened(ctx, envelope))
+		sealed, err := s.RecordReceipt(ctx, envelope)
+		say("RecordReceipt", err, sealed)
+	}
+	flow, _, err := w.files.Workflow()
+	w.must(err)
+	for _, b := range []daemon.ClaimBinding{
+		{RepositoryID: repoID, Declared: daemon.DeclaredClaims(flow), ClaimID: flow.Checks()[0].BacksClaim, Seal: w.seal},
+		{RepositoryID: repoID, ClaimID: flow.Checks()[0].BacksClaim, Seal: w.seal},
+		{RepositoryID: repoID, Declared: []claim.Claim{}, ClaimID: "schema-holds", Seal: w.seal},
+		{RepositoryID: repoID, ClaimID: flow.Checks()[0].BacksClaim, Seal: strings.Repeat("0", 64)},
+		{RepositoryID: "repo-2", ClaimID: flow.Checks()[0].BacksClaim, Seal: w.seal},
+	} {
+		ledger, err := s.Bind(ctx, b)
+		say("Bind", err, string(ledger))
+	}
+	for _, name := range []string{w.seal, strings.Repeat("0", 64), "none", ""} {
+		envelope, err := s.Receipt(ctx, name)
+		say("Receipt", err, string(envelope))
+		parts, files, err := s.Closure(ctx, name)
+		say("Closure", err, parts, string(files))
+	}
+	parts, files, err := s.Closure(ctx, seen.Pin.ClosureSHA256)
+	say("Closure", err, parts, string(files))
 	for _, name := range []string{w.seal, "none"} {
 		say("Explain", s.Explain(ctx, name, "flaky\x1b[2J"))
 		say("Explain", s.Explain(ctx, name, ""))

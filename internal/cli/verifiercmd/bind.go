@@ -10,6 +10,7 @@ import (
 	"striatum/daemon"
 	"striatum/internal/cli"
 	"striatum/internal/cli/embedded"
+	"striatum/internal/cli/service"
 	"striatum/internal/problem"
 	"striatum/internal/worktree"
 	"striatum/receipt"
@@ -19,26 +20,18 @@ import (
 )
 
 // recorder hands a lane's evidence to the service, as whoever runs the lane.
-type recorder struct {
-	service   *daemon.Service
-	principal daemon.Principal
-}
-
-func (r recorder) RecordOpened(ctx context.Context, envelope []byte) error {
-	return r.service.RecordOpened(ctx, r.principal, envelope)
-}
+type recorder struct{ service.Service }
 
 func (r recorder) RecordReceipt(ctx context.Context, envelope []byte) error {
-	_, err := r.service.RecordReceipt(ctx, r.principal, envelope)
+	_, err := r.Service.RecordReceipt(ctx, envelope)
 	return err
 }
 
 // binder binds each outcome's claim to its receipt and leaves copies for people
 // in the worktree.
 type binder struct {
-	service         *daemon.Service
+	service         service.Service
 	repository, run string
-	principal       daemon.Principal
 	declared        []claim.Claim
 	top             string
 	outputs         string // the lane's store of streams
@@ -50,12 +43,13 @@ type binder struct {
 func (b *binder) concluded(ctx context.Context, o verifier.Outcome) error {
 	b.progress.concluded(o)
 	if b.declared != nil && o.Check.BacksClaim != "" {
-		ledger, err := b.service.UpdateClaims(ctx, b.principal, b.repository, b.run, b.declared,
-			[]claim.Update{{ClaimID: o.Check.BacksClaim, Receipt: &o.Receipt}})
+		ledger, err := b.service.Bind(ctx, daemon.ClaimBinding{
+			RepositoryID: b.repository, RunID: b.run, Declared: b.declared, ClaimID: o.Check.BacksClaim, Seal: o.Receipt.Seal(),
+		})
 		if err != nil {
 			return err
 		}
-		b.copy(".striatum/claim_ledger.json", ledger.Encode())
+		b.copy(".striatum/claim_ledger.json", ledger)
 	}
 	b.copy(".striatum/receipts/"+o.Receipt.Seal()+".receipt.json", o.Envelope)
 	bundle, err := receipt.Bundle(o.Envelope, o.Receipt.Key().Public)

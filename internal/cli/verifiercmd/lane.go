@@ -12,17 +12,20 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	"striatum/allowlist"
 	"striatum/daemon"
 	"striatum/internal/cli"
 	"striatum/internal/cli/embedded"
+	"striatum/internal/cli/service"
 	"striatum/internal/cli/versioncmd"
 	"striatum/internal/durable"
 	"striatum/internal/home"
 	"striatum/internal/hostid"
 	"striatum/internal/problem"
+	"striatum/internal/shellquote"
 	"striatum/receipt"
 	"striatum/sandbox"
 	"striatum/sandbox/containerdengine"
@@ -39,26 +42,28 @@ const outputsQuota = 1 << 30
 // outputsDir is where the lane keeps the streams of runs.
 func outputsDir(h *home.Home) string { return filepath.Join(h.LaneDir(), "outputs") }
 
-// opened is a home with its lane, and the worktree that it is to work on.
+// opened is a home with its lane, the service that the lane records with, and the
+// worktree that it is to work on.
 type opened struct {
-	*embedded.Session
+	*service.Session
+	home        *home.Home
+	laneID      string // by which the service knows the lane's key
 	worktree    daemon.Worktree
 	repo        daemon.Repository
 	created     bool // the store met the worktree just now
-	principal   daemon.Principal
 	fingerprint string // of this host
 	progress    *progress
 	lane        *verifier.Lane
 }
 
-// open opens the home for whoever holds the token in tokenFile, and its lane for
-// the worktree at top. The caller must close it.
+// open opens the service for whoever holds the token in tokenFile, and the home's
+// lane for the worktree at top. The caller must close it.
 func open(ctx context.Context, f *cli.Factory, top, tokenFile string) (_ *opened, err error) {
 	o := &opened{progress: newProgress(f.Streams, f.Now)}
 	if o.worktree, err = home.Worktree(top); err != nil {
 		return nil, err
 	}
-	if o.Session, err = embedded.Open(ctx, f); err != nil {
+	if o.Session, err = service.Open(ctx, f, tokenFile); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -66,22 +71,57 @@ func open(ctx context.Context, f *cli.Factory, top, tokenFile string) (_ *opened
 			err = errors.Join(err, o.Close())
 		}
 	}()
-	if o.principal, err = o.Principal(ctx, f, tokenFile); err != nil {
+	if err = o.openHome(ctx, f); err != nil {
 		return nil, err
 	}
-	if o.repo, o.created, err = o.Service.As(o.principal).Repository(ctx, o.worktree); err != nil {
+	if o.repo, o.created, err = o.Repository(ctx, o.worktree); err != nil {
 		return nil, err
 	}
-	if o.fingerprint, err = hostFingerprint(o.Home.LaneDir(), f.Rand); err != nil {
+	if o.fingerprint, err = hostFingerprint(o.home.LaneDir(), f.Rand); err != nil {
 		return nil, err
 	}
-	o.lane, err = openLane(f, o.Session, o.principal, o.fingerprint, o.progress)
+	o.lane, err = o.openLane(f)
 	return o, err
+}
+
+// openHome opens the lane's home, and finds the id by which the service knows its
+// key. A daemon knows a key that an operator enrolled, and takes what it signed from
+// whoever holds that lane's token.
+func (o *opened) openHome(ctx context.Context, f *cli.Factory) (err error) {
+	const what = "run the lane of this home"
+	if k := o.Is.Principal.Kind; k == daemon.Session {
+		return problem.New(problem.Refused, what, "a session names checks, and runs none", "a lane runs them: run this with the lane's token")
+	}
+	if o.home = o.UserHome; o.home.LaneKey == nil {
+		var created []string
+		o.home, created, err = home.Open(ctx, o.UserHome.Dir, f.Rand)
+		embedded.Say(f, created)
+		if err != nil {
+			return err
+		}
+	}
+	lanes, err := o.Lanes(ctx)
+	if err != nil {
+		return err
+	}
+	key := o.home.LaneKey.Public().ID()
+	i := slices.IndexFunc(lanes, func(l daemon.LaneInfo) bool { return l.KeyID == key })
+	switch {
+	case i < 0:
+		return problem.New(problem.Refused, what, "its key is not enrolled", "an operator runs: striatum lane enrol --key "+shellquote.Word(o.home.PublicKeyPath("lane"))+" --class isolated|shared")
+	case lanes[i].Revoked != "":
+		return problem.New(problem.Refused, what, fmt.Sprintf("its key was revoked (%s), and what it signs does not count", lanes[i].Revoked), "give the lane another home, and enrol that one's key")
+	}
+	o.laneID = lanes[i].LaneID
+	if p := o.Is.Principal; p.Kind == daemon.Lane && p.Name != o.laneID {
+		return problem.New(problem.Refused, what, fmt.Sprintf("the token is that of the lane %q, and this one is %q", p.Name, o.laneID), "")
+	}
+	return nil
 }
 
 // pins reads this host's pins of the worktree.
 func (o *opened) pins(ctx context.Context, intentPath string) (*allowlist.Pins, string, error) {
-	ring, err := o.Service.Keyring(ctx)
+	ring, err := o.Keyring(ctx)
 	if err != nil {
 		return nil, "", err
 	}
@@ -89,14 +129,15 @@ func (o *opened) pins(ctx context.Context, intentPath string) (*allowlist.Pins, 
 }
 
 // openLane wires the home's lane.
-func openLane(f *cli.Factory, s *embedded.Session, principal daemon.Principal, fingerprint string, p *progress) (*verifier.Lane, error) {
-	settings, err := s.Home.Settings()
+func (o *opened) openLane(f *cli.Factory) (*verifier.Lane, error) {
+	h := o.home
+	settings, err := h.Settings()
 	if err != nil {
 		return nil, err
 	}
-	dir := s.Home.LaneDir()
+	dir := h.LaneDir()
 	j, err := journal.Open(filepath.Join(dir, "journal"), journal.Config{
-		Now: f.Now, Rand: f.Rand, Key: s.Home.LaneKey, LaneID: s.Home.LaneID(), MachineID: fingerprint, PID: os.Getpid(),
+		Now: f.Now, Rand: f.Rand, Key: h.LaneKey, LaneID: o.laneID, MachineID: o.fingerprint, PID: os.Getpid(),
 	})
 	if err != nil {
 		return nil, err
@@ -109,7 +150,7 @@ func openLane(f *cli.Factory, s *embedded.Session, principal daemon.Principal, f
 	log := slog.New(slog.NewTextHandler(f.Streams.Err, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	lane := verifier.New(verifier.Config{
 		Dir: dir, Journal: j, OpenOutputs: func() (*journal.Outputs, error) {
-			return journal.OpenOutputs(outputsDir(s.Home), outputsQuota, f.Now)
+			return journal.OpenOutputs(outputsDir(h), outputsQuota, f.Now)
 		},
 		Snapshots: store,
 		Snapshot: snapshot.Options{
@@ -123,21 +164,21 @@ func openLane(f *cli.Factory, s *embedded.Session, principal daemon.Principal, f
 				SumDB: settings.SumDB, NoSumDB: cmp.Or(f.Getenv("GONOSUMDB"), f.Getenv("GOPRIVATE")),
 			})
 			if err != nil {
-				return nil, problem.Wrap(problem.Invalid, err, "open the lane's module store", "correct \"proxies\" or \"sumdb\" in "+s.Home.ConfigPath()+", or GOPROXY")
+				return nil, problem.Wrap(problem.Invalid, err, "open the lane's module store", "correct \"proxies\" or \"sumdb\" in "+h.ConfigPath()+", or GOPROXY")
 			}
 			return mods, nil
 		},
 		OpenEngine: func(ctx context.Context) (sandbox.Engine, error) {
-			return containerdengine.Open(ctx, EngineConfig(f, s.Home, settings, self, log))
+			return containerdengine.Open(ctx, EngineConfig(f, h, settings, self, log))
 		},
-		Key: s.Home.LaneKey,
+		Key: h.LaneKey,
 		Lane: receipt.Lane{
-			LaneID: s.Home.LaneID(), HostFingerprint: fingerprint, OS: runtime.GOOS, Arch: runtime.GOARCH,
+			LaneID: o.laneID, HostFingerprint: o.fingerprint, OS: runtime.GOOS, Arch: runtime.GOARCH,
 		},
 		Version: versioncmd.Read().Version, SelfSHA256: digest,
-		Recorder: recorder{s.Service, principal}, Keyring: s.Service.Keyring,
+		Recorder: recorder{o.Session}, Keyring: o.Keyring,
 		Now: f.Now, Rand: f.Rand, Log: log,
-		Progress: p.step,
+		Progress: o.progress.step,
 		Waiting: func(h journal.Holder) {
 			f.Streams.Notef("waiting for the lane: process %d holds it since %s (%s)", h.PID, h.Since, cli.Escape(h.What))
 		},

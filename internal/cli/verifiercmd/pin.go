@@ -17,7 +17,6 @@ import (
 	"striatum/internal/worktree"
 	"striatum/receipt"
 	"striatum/seal"
-	"striatum/store"
 	"striatum/verifier"
 	"striatum/workflow"
 )
@@ -92,7 +91,7 @@ func (o *pinOptions) execute(ctx context.Context, f *cli.Factory) (err error) {
 	defer func() { err = errors.Join(err, s.Close()) }()
 	intentPath := workflow.DefaultIntentPath
 	seen, err := s.lane.Observe(ctx, verifier.Request{
-		RepositoryID: s.repo.ID, Requester: s.principal.String(), Root: s.worktree.Path, Wait: o.wait,
+		RepositoryID: s.repo.ID, Requester: s.Is.Principal.String(), Root: s.worktree.Path, Wait: o.wait,
 		Select: func(tree string) (verifier.Selection, error) {
 			files, err := embedded.PolicyFiles(tree)
 			if err != nil {
@@ -152,7 +151,7 @@ func (o *pinOptions) execute(ctx context.Context, f *cli.Factory) (err error) {
 		return problem.New(problem.Refused, "pin the intent's commands", "a pin that is there would be replaced",
 			"read the difference above, then run: "+allowlist.PinCommand+" --force")
 	}
-	envelope, err := allowlist.SignPins(pins, s.Home.LaneKey)
+	envelope, err := allowlist.SignPins(pins, s.home.LaneKey)
 	if err != nil {
 		return err
 	}
@@ -173,14 +172,14 @@ func (o *pinOptions) execute(ctx context.Context, f *cli.Factory) (err error) {
 // difference is printed, and then the error is Refused.
 func (o *opened) sameAsReceipt(ctx context.Context, s cli.Streams, sealDigest string, seen []verifier.Observation) error {
 	what := "pin by the receipt " + sealDigest[:shortID]
-	envelope, err := o.Service.Receipt(ctx, sealDigest)
-	if errors.Is(err, store.ErrNotFound) {
+	envelope, err := o.Receipt(ctx, sealDigest)
+	if p := problem.Of(err); p != nil && p.Kind == problem.Usage {
 		return problem.New(problem.Usage, what, "this store has no such receipt", "`striatum gate read --output json` names the receipts in whole")
 	}
 	if err != nil {
 		return err
 	}
-	ring, err := o.Service.Keyring(ctx)
+	ring, err := o.Keyring(ctx)
 	if err != nil {
 		return err
 	}
@@ -198,7 +197,7 @@ func (o *opened) sameAsReceipt(ctx context.Context, s cli.Streams, sealDigest st
 	case r.Tools.ClosureSHA256 == "":
 		return problem.New(problem.Refused, what, "its lane saw no bytes of the command", "name the receipt of a run that came further")
 	}
-	parts, files, err := o.Service.Closure(ctx, r.Tools.ClosureSHA256)
+	parts, files, err := o.Closure(ctx, r.Tools.ClosureSHA256)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"striatum/daemon"
 	"striatum/internal/cli"
 	"striatum/internal/cli/embedded"
+	"striatum/internal/cli/service"
 	"striatum/internal/home"
 	"striatum/internal/problem"
 	"striatum/receipt"
@@ -87,7 +88,7 @@ func TestAReceiptOfAnotherHostIsHeldAgainstWhatIsHere(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	o := &opened{Session: s}
+	o := &opened{Session: &service.Session{Service: s.Service.As(daemon.LocalUser())}}
 	if o.worktree, err = home.Worktree(dir); err != nil {
 		t.Fatal(err)
 	}

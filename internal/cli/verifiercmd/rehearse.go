@@ -78,7 +78,7 @@ func (o *rehearseOptions) execute(ctx context.Context, f *cli.Factory, ids []str
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	done, err := s.lane.Rehearse(ctx, verifier.Request{
-		RepositoryID: s.repo.ID, Requester: s.principal.String(), Root: s.worktree.Path, Wait: o.wait,
+		RepositoryID: s.repo.ID, Requester: s.Is.Principal.String(), Root: s.worktree.Path, Wait: o.wait,
 		Select: func(tree string) (verifier.Selection, error) {
 			files, err := embedded.PolicyFiles(tree)
 			if err != nil {

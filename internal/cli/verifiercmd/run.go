@@ -102,11 +102,11 @@ func (o *runOptions) execute(ctx context.Context, f *cli.Factory) (err error) {
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	if s.created {
-		f.Streams.Notef("this worktree is now repository %s in the store of %s", s.repo.ID, cli.Escape(s.Home.Dir))
+		f.Streams.Notef("this worktree is now repository %s in the store of %s", s.repo.ID, cli.Escape(s.Is.Home))
 	}
-	b := &binder{service: s.Service, repository: s.repo.ID, run: o.run, principal: s.principal, top: s.worktree.Path, outputs: outputsDir(s.Home), streams: f.Streams, progress: s.progress}
+	b := &binder{service: s.Session, repository: s.repo.ID, run: o.run, top: s.worktree.Path, outputs: outputsDir(s.home), streams: f.Streams, progress: s.progress}
 	outcomes, err := s.lane.Run(ctx, verifier.Request{
-		RepositoryID: s.repo.ID, RunID: o.run, Requester: s.principal.String(),
+		RepositoryID: s.repo.ID, RunID: o.run, Requester: s.Is.Principal.String(),
 		Root: s.worktree.Path, Commit: o.commit, Wait: o.wait,
 		Select: func(tree string) (verifier.Selection, error) {
 			files, err := embedded.PolicyFiles(tree)
