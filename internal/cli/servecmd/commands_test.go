@@ -196,7 +196,7 @@ func TestASessionRunsNoLaneOfItsOwn(t *testing.T) {
 	u.run(0, "init", "--token-out", op)
 	u.run(0, "token", "mint", "--kind", "session", "--repository", "r", "--token-file", op, "--token-out", se)
 	u.env["STRIATUM_TOKEN_FILE"] = se
-	if _, notes := u.run(3, "verifier", "run", "--check", "builtin:go-test"); !strings.Contains(notes, "a session principal may not do that") {
+	if _, notes := u.run(3, "verifier", "run", "--check", "builtin:go-test"); !strings.Contains(notes, "a session names checks, and runs none") {
 		t.Errorf("got %s", notes)
 	}
 }
