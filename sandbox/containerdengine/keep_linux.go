@@ -35,7 +35,7 @@ func keepTree(from *os.File, dst string) (err error) {
 	if err := keepDir(from, tmp, 0); err != nil {
 		return err
 	}
-	if err := syncFS(tmp); err != nil {
+	if err := durable.SyncFS(tmp); err != nil {
 		return fmt.Errorf("sync %q: %w", tmp, err)
 	}
 	if err := unix.Renameat2(unix.AT_FDCWD, tmp, unix.AT_FDCWD, dst, unix.RENAME_NOREPLACE); err != nil {
@@ -63,15 +63,6 @@ func keepDir(from *os.File, to string, depth int) error {
 		}
 	}
 	return os.Chmod(to, 0o755)
-}
-
-// syncFS flushes the file system that dir is on: one call for many files.
-func syncFS(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(unix.Syncfs(int(f.Fd())), f.Close())
 }
 
 // openIn opens what is in dir itself under a name, without following a link.

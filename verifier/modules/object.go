@@ -179,7 +179,7 @@ func (f *fetch) place() error {
 	if err != nil {
 		return err
 	}
-	if err := syncAll(f.store.cfg.Dir); err != nil {
+	if err := durable.SyncFS(f.store.cfg.Dir); err != nil {
 		return err
 	}
 	for from, to := range moves {

@@ -66,7 +66,7 @@ func (f *fetch) build(dir string) error {
 			return err
 		}
 	}
-	if err := syncAll(tmp); err != nil {
+	if err := durable.SyncFS(tmp); err != nil {
 		return err
 	}
 	if err := os.Rename(tmp, dir); err != nil {

@@ -1,4 +1,4 @@
-package modules
+package durable
 
 import (
 	"errors"
@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// syncAll writes everything that was changed below dir's file system to disk.
-func syncAll(dir string) error {
+// SyncFS flushes the file system that dir is on: one call for many files.
+func SyncFS(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {
 		return err
