@@ -66,6 +66,7 @@ type Closure struct {
 	Hashed int64
 
 	binary string
+	tree   bool // by MeasureTree
 }
 
 // Part is one root of a closure. SHA256 is a file's digest, of a link that of its
@@ -109,12 +110,31 @@ func (m Meter) Measure(ctx context.Context, binary string, roots ...string) (Clo
 		return Closure{}, fmt.Errorf("measure %q: it is not a regular file below %q", binary, done)
 	}
 	sort.Strings(done)
-	c := Closure{Roots: done, Immutable: true, Observed: "owned by root, written only by root", binary: binary}
 	for _, root := range done {
-		if ok, observed := Immutable(root); !ok && w.mutable == "" {
-			w.mutable = observed
+		if ok, observed := Immutable(root); !ok {
+			w.note(observed)
 		}
 	}
+	return m.closure(ctx, &w, binary, done)
+}
+
+// MeasureTree digests every file below root, the folder of a whole system that
+// lies in the lane's private state, as Measure does, with names as seen from
+// root. It follows nothing out of root or within it: a link is its text, and
+// what a program loads is below root like the rest. The folders above root are
+// not looked at.
+func (m Meter) MeasureTree(ctx context.Context, root string) (Closure, error) {
+	root = filepath.Clean(root)
+	w := walker{files: map[string]stamp{}, links: map[string]string{}, tree: root}
+	if err := w.walk(ctx, root); err != nil {
+		return Closure{}, err
+	}
+	return m.closure(ctx, &w, "", []string{root})
+}
+
+// closure digests what was walked below the sorted roots.
+func (m Meter) closure(ctx context.Context, w *walker, binary string, roots []string) (Closure, error) {
+	c := Closure{Roots: roots, Immutable: true, Observed: "owned by root, written only by root", binary: binary, tree: w.tree != ""}
 	if w.mutable != "" {
 		c.Immutable, c.Observed = false, w.mutable
 	}
@@ -127,7 +147,7 @@ func (m Meter) Measure(ctx context.Context, binary string, roots ...string) (Clo
 	names = slices.AppendSeq(names, maps.Keys(w.links))
 	slices.Sort(names)
 	c.SHA256 = w.digest(names, sums)
-	for _, root := range done {
+	for _, root := range roots {
 		c.Parts = append(c.Parts, w.part(root, names, sums))
 	}
 	return c, nil
@@ -154,11 +174,17 @@ func (w *walker) part(root string, names []string, sums map[string]string) Part 
 	return p
 }
 
-// Unchanged measures what before measured below roots, which are asked for anew,
-// and reports whether every byte and mode is the same. The second closure is
+// Unchanged measures what before measured below roots, which are asked for anew
+// (of a MeasureTree the root is the same), and reports whether every byte and mode is the same. The second closure is
 // what is there now.
 func (m Meter) Unchanged(ctx context.Context, before Closure, roots ...string) (bool, Closure, error) {
-	after, err := m.Measure(ctx, before.binary, roots...)
+	var after Closure
+	var err error
+	if before.tree {
+		after, err = m.MeasureTree(ctx, before.Roots[0])
+	} else {
+		after, err = m.Measure(ctx, before.binary, roots...)
+	}
 	if err != nil {
 		return false, Closure{}, err
 	}
@@ -181,6 +207,7 @@ type walker struct {
 	outside []string          // where links of the last root led to
 	bytes   int64
 	mutable string
+	tree    string // the root of a MeasureTree, else empty
 }
 
 func (w *walker) walk(ctx context.Context, root string) error {
@@ -202,6 +229,9 @@ func (w *walker) walk(ctx context.Context, root string) error {
 			w.note(mutable(path, st.Uid, mode))
 			w.files[path] = stampOf(&st)
 			w.bytes += st.Size
+			if w.tree != "" {
+				break
+			}
 			if mode&0o111 != 0 || strings.HasSuffix(path, ".so") || strings.Contains(filepath.Base(path), ".so.") {
 				if err := w.program(path); err != nil {
 					return err
@@ -233,6 +263,9 @@ func (w *walker) link(root, path string) error {
 		return fmt.Errorf("measure: %w", err)
 	}
 	w.links[path] = text
+	if w.tree != "" {
+		return nil
+	}
 	real, err := filepath.EvalSymlinks(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // a dangling link is its text
@@ -261,11 +294,12 @@ func (w *walker) program(path string) error {
 func (w *walker) digest(names []string, sums map[string]string) string {
 	h := sha256.New()
 	for _, name := range names {
+		shown := strings.TrimPrefix(name, w.tree)
 		if text, ok := w.links[name]; ok {
-			fmt.Fprintf(h, "120000 %x %q\n", sha256.Sum256([]byte(text)), name)
+			fmt.Fprintf(h, "120000 %x %q\n", sha256.Sum256([]byte(text)), shown)
 			continue
 		}
-		fmt.Fprintf(h, "%06o %s %q\n", w.files[name].mode, sums[name], name)
+		fmt.Fprintf(h, "%06o %s %q\n", w.files[name].mode, sums[name], shown)
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }

@@ -308,6 +308,71 @@ func TestMeasureRefusesAFIFO(t *testing.T) {
 	}
 }
 
+// TestATreeIsMeasuredByItself: the same tree has the same digest wherever it
+// lies, nothing beside it is read, and every kind of drift shows.
+func TestATreeIsMeasuredByItself(t *testing.T) {
+	build := func() string {
+		dir := filepath.Join(t.TempDir(), "root")
+		if err := os.MkdirAll(filepath.Join(dir, "usr/bin"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(dir, "usr/bin/tool"), "tool", 0o755)
+		write(t, filepath.Join(dir, "usr/data"), "data", 0o644)
+		for link, to := range map[string]string{"bin": "usr/bin", "out": "/etc/passwd", "up": "../../../../etc/passwd", "none": "/nowhere", "loop": "loop"} {
+			if err := os.Symlink(to, filepath.Join(dir, link)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return dir
+	}
+	m := Meter{Cache: filepath.Join(t.TempDir(), "stat"), Now: later}
+	tree := func(dir string) Closure {
+		t.Helper()
+		c, err := m.MeasureTree(t.Context(), dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	first := tree(build())
+	dir := build()
+	c := tree(dir)
+	if c.SHA256 != first.SHA256 || c.Files != 2 || c.Bytes != 8 || len(c.Roots) != 1 || c.Roots[0] != dir {
+		t.Errorf("got %+v, want the digest %s, 2 files of 8 bytes and one root", c, first.SHA256)
+	}
+	for what, change := range map[string]func(dir string) error{
+		"content": func(dir string) error { return os.WriteFile(filepath.Join(dir, "usr/data"), []byte("DATA"), 0o600) },
+		"mode":    func(dir string) error { return os.Chmod(filepath.Join(dir, "usr/data"), 0o755) },
+		"name": func(dir string) error {
+			return os.Rename(filepath.Join(dir, "usr/data"), filepath.Join(dir, "usr/date"))
+		},
+		"link": func(dir string) error {
+			return errors.Join(os.Remove(filepath.Join(dir, "bin")), os.Symlink("usr", filepath.Join(dir, "bin")))
+		},
+	} {
+		dir := build()
+		before := tree(dir)
+		if err := change(dir); err != nil {
+			t.Fatal(err)
+		}
+		if same, after, err := m.Unchanged(t.Context(), before); err != nil || same || after.SHA256 == first.SHA256 {
+			t.Errorf("%s changed: %v, %v", what, same, err)
+		}
+	}
+	if same, _, err := m.Unchanged(t.Context(), c); err != nil || !same {
+		t.Errorf("nothing changed: %v, %v", same, err)
+	}
+	if os.Geteuid() == 0 && !c.Immutable {
+		t.Errorf("not immutable: %s", c.Observed) // although the folders above belong to everybody
+	}
+	if err := os.Chmod(filepath.Join(dir, "usr"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if c := tree(dir); c.Immutable {
+		t.Error("a folder that anybody may write to is immutable")
+	}
+}
+
 func FuzzStatLine(f *testing.F) {
 	f.Add("1 2 3 4 5 33188 " + strings.Repeat("a", 64) + ` "/x\n"`)
 	f.Fuzz(func(t *testing.T, line string) {
