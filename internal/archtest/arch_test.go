@@ -61,7 +61,7 @@ var rules = []rule{
 	{packages: []string{"workflowtemplates", "workflowgenerate"}, direct: []string{"os"}, reach: slices.Concat(network, running, engines, stores)},
 	{packages: []string{"sandbox", "sandbox/ocispec", "sandbox/seccompfilter", "sandbox/containerdengine"}, reach: slices.Concat(stores, judge)},
 	{packages: []string{"snapshot", "internal/worktree", "internal/beneath"}, reach: slices.Concat(network, running, stores, judge)},
-	{packages: []string{"verifier", "verifier/journal", "verifier/modules", "verifier/toolchain"}, reach: slices.Concat(stores, judge)},
+	{packages: []string{"verifier", "verifier/journal", "verifier/modules", "verifier/images", "verifier/toolchain"}, reach: slices.Concat(stores, judge)},
 	{packages: []string{"verifier/gocheck", "verifier/external", "verifier/rehearsal"}, reach: slices.Concat(network, running, engines, stores, judge)},
 	{packages: []string{"store", "store/internal/sqlrows", "store/sqlite", "store/postgres", "eventlog", "migrations"}, reach: slices.Concat(network, engines)},
 	{packages: []string{"daemon", "daemon/wire", "daemon/httpapi", "daemon/client", "internal/cli/servecmd", "cmd/striatumd"}, reach: slices.Concat(running, engines)},
