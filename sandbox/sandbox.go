@@ -45,7 +45,8 @@ const (
 )
 
 // Mount is one part of the file system that a sandbox's programs see, beside
-// the host's /usr and a generated /etc, both read-only, and an empty /dev/shm.
+// the host's /usr (or what Spec.Root has instead), a generated /etc, both
+// read-only, and an empty /dev/shm.
 // All writable layers of a sandbox share Limits.DiskBytes; where it has both
 // shared and fresh ones, each kind gets half. A target lies below no Layer,
 // Scratch or Output.
@@ -93,6 +94,14 @@ type Limits struct {
 
 // Spec describes one sandbox.
 type Spec struct {
+	// Root, an absolute host folder that holds a whole system, is where tools come
+	// from instead of the host's /usr, of which nothing is then visible. What lies
+	// directly in it is shown read-only at the same place: files, folders with
+	// all that is below, and links. Not shown are /proc, /dev, /sys, /tmp, /run,
+	// and whatever a mount's target is, or lies in. Of its /etc a copy is shown, of
+	// at most 64 MiB and 20,000 entries, in which generated files win. Empty: the
+	// host's /usr.
+	Root   string
 	Mounts []Mount
 	Limits Limits
 }

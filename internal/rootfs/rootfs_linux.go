@@ -73,7 +73,8 @@ func (p Point) make(dir string) error {
 	return os.WriteFile(path, nil, 0o644)
 }
 
-func makeEtc(dir, host string) error {
+// generate makes the part of /etc that is the same everywhere.
+func generate(dir string) error {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return fmt.Errorf("make /etc: %w", err)
 	}
@@ -86,6 +87,13 @@ func makeEtc(dir, host string) error {
 		if err := os.Symlink(to, filepath.Join(dir, link)); err != nil {
 			return fmt.Errorf("make /etc: %w", err)
 		}
+	}
+	return nil
+}
+
+func makeEtc(dir, host string) error {
+	if err := generate(dir); err != nil {
+		return err
 	}
 	for _, name := range copied {
 		if err := copyFile(filepath.Join(host, name), filepath.Join(dir, name)); err != nil {

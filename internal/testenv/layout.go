@@ -7,7 +7,10 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 )
 
@@ -105,4 +108,56 @@ func Tar(t testing.TB, entries ...Entry) []byte {
 		t.Fatal(err)
 	}
 	return b.Bytes()
+}
+
+// System is a whole small system: programs of the host, below /bin, with what they
+// load.
+func System(t testing.TB, programs ...string) []Entry {
+	t.Helper()
+	entries := []Entry{Link("bin", "usr/bin"), Link("lib", "usr/lib"), Link("lib64", "usr/lib64")}
+	seen := map[string]bool{}
+	add := func(path string) {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if name := "usr/" + strings.TrimPrefix(strings.TrimPrefix(path, "/"), "usr/"); !seen[name] {
+			seen[name] = true
+			entries = append(entries, File(name, string(data)))
+		}
+	}
+	for _, p := range programs {
+		add(p)
+		out, err := exec.CommandContext(t.Context(), "ldd", p).Output()
+		if err != nil {
+			t.Fatalf("ldd %s: %v", p, err)
+		}
+		for _, lib := range regexp.MustCompile(`/\S+`).FindAllString(string(out), -1) {
+			add(lib)
+		}
+	}
+	return entries
+}
+
+// Put lays entries down in a folder, with the modes that they have.
+func Put(t testing.TB, dir string, entries ...Entry) {
+	t.Helper()
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name)
+		err := os.MkdirAll(filepath.Dir(path), 0o755)
+		switch {
+		case err != nil:
+		case e.Typeflag == tar.TypeDir:
+			err = os.MkdirAll(path, 0o755)
+		case e.Typeflag == tar.TypeSymlink:
+			err = os.Symlink(e.Linkname, path)
+		default:
+			if err = os.WriteFile(path, []byte(e.Content), 0o600); err == nil {
+				err = os.Chmod(path, e.FileInfo().Mode())
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 }

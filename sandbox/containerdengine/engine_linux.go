@@ -281,12 +281,13 @@ func (e *Engine) runtimeOptions() *options.Options {
 	return &options.Options{BinaryName: e.runc, Root: filepath.Join(e.d.dir, "runc")}
 }
 
-// root returns a root folder with the given mount points, made once for each
-// list of them.
-func (e *Engine) root(points []rootfs.Point) (string, error) {
+// root returns a root folder with the given mount points, for tools from tree or,
+// if that is empty, from the host; made once for each list of them.
+func (e *Engine) root(tree string, points []rootfs.Point) (string, error) {
 	var key strings.Builder
+	key.WriteString(tree)
 	for _, p := range points {
-		fmt.Fprintf(&key, "%s\x00%v\x00", p.Path, p.File)
+		fmt.Fprintf(&key, "\x00%s\x00%v", p.Path, p.File)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -298,7 +299,12 @@ func (e *Engine) root(points []rootfs.Point) (string, error) {
 		return "", err
 	}
 	dir := filepath.Join(e.d.dir, "rootfs", name)
-	if err := e.d.mounts.Do(func() error { return rootfs.Make(dir, "/usr", "/etc", points) }); err != nil {
+	if err := e.d.mounts.Do(func() error {
+		if tree != "" {
+			return rootfs.MakeTree(dir, tree, points)
+		}
+		return rootfs.Make(dir, "/usr", "/etc", points)
+	}); err != nil {
 		return "", err
 	}
 	e.roots[key.String()] = dir

@@ -88,7 +88,7 @@ func (e *Engine) Prepare(ctx context.Context, spec sandbox.Spec) (_ sandbox.Sand
 	if err != nil {
 		return nil, err
 	}
-	root, err := e.root(points)
+	root, err := e.root(spec.Root, points)
 	if err != nil {
 		return nil, err
 	}
@@ -116,14 +116,11 @@ func (e *Engine) Prepare(ctx context.Context, spec sandbox.Spec) (_ sandbox.Sand
 func (b *box) mount(spec sandbox.Spec) (initproto.Setup, []ocispec.Option, []rootfs.Point, error) {
 	setup := initproto.Setup{
 		Seccomp: b.e.filter.Program, DiskBytes: spec.Limits.DiskBytes, Host: b.e.host,
-		IDMap:    fmt.Sprintf("0 %d %d", b.ids.Base, ocispec.IDRange),
-		ReadOnly: []string{"/usr"}, CopyLayers: b.e.copies != nil,
+		IDMap:      fmt.Sprintf("0 %d %d", b.ids.Base, ocispec.IDRange),
+		CopyLayers: b.e.copies != nil,
 	}
 	points := []rootfs.Point{{Path: sandbox.InitPath, File: true}, {Path: base + "/fresh"}, {Path: base + "/shared"}}
-	options := []ocispec.Option{
-		ocispec.WithReadOnly("/usr", "/usr"),
-		ocispec.WithReadOnly(b.e.initBin, sandbox.InitPath),
-	}
+	options := []ocispec.Option{ocispec.WithReadOnly(b.e.initBin, sandbox.InitPath)}
 	mounts := slices.Clone(spec.Mounts)
 	slices.SortStableFunc(mounts, func(x, y sandbox.Mount) int { return len(x.Target) - len(y.Target) })
 	own := append([]sandbox.Mount{{Kind: sandbox.Scratch, Target: "/dev/shm"}}, mounts...)
@@ -159,6 +156,14 @@ func (b *box) mount(spec sandbox.Spec) (initproto.Setup, []ocispec.Option, []roo
 			points = append(points, point)
 		}
 	}
+	shown, err := tools(spec.Root, points)
+	if err != nil {
+		return initproto.Setup{}, nil, nil, err
+	}
+	for _, p := range slices.Backward(shown) { // before the mounts, which may lie in them
+		options = slices.Insert(options, 0, ocispec.WithReadOnly(filepath.Join("/", spec.Root, p.Path), p.Path))
+		setup.ReadOnly = slices.Insert(setup.ReadOnly, 0, p.Path)
+	}
 	setup.FreshBytes = spec.Limits.DiskBytes
 	if shared {
 		setup.SharedBytes = spec.Limits.DiskBytes / 2
@@ -166,6 +171,19 @@ func (b *box) mount(spec sandbox.Spec) (initproto.Setup, []ocispec.Option, []roo
 		setup.Hide = append(setup.Hide, base+"/shared")
 	}
 	return setup, options, points, nil
+}
+
+// tools says where tools are, inside and below root, which is empty for the
+// host's.
+func tools(root string, points []rootfs.Point) ([]rootfs.Point, error) {
+	if root == "" {
+		return []rootfs.Point{{Path: "/usr"}}, nil
+	}
+	shown, err := rootfs.Shown(root, points)
+	if err != nil {
+		return nil, fmt.Errorf("prepare sandbox: %w", err)
+	}
+	return shown, nil
 }
 
 // source returns the host path of a mount's content: for a Layer mounted with
@@ -258,6 +276,9 @@ func validate(spec sandbox.Spec) error {
 	l := spec.Limits
 	if l.WallClock <= 0 || l.MemoryBytes <= 0 || l.Pids <= 0 || l.MilliCPUs <= 0 || l.OutputBytes <= 0 || l.DiskBytes <= 0 {
 		return errors.New("prepare sandbox: every limit must be positive")
+	}
+	if spec.Root != "" && (!path.IsAbs(spec.Root) || path.Clean(spec.Root) != spec.Root || spec.Root == "/") {
+		return fmt.Errorf("prepare sandbox: %q is no possible root", spec.Root)
 	}
 	for i, m := range spec.Mounts {
 		if !path.IsAbs(m.Target) || path.Clean(m.Target) != m.Target || reserved(m.Target) {

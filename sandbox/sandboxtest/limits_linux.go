@@ -264,6 +264,9 @@ func (s *suite) misuse(t *testing.T) {
 		"same target":     func(s *sandbox.Spec) { s.Mounts[1].Target = s.Mounts[0].Target },
 		"below a scratch": func(s *sandbox.Spec) { s.Mounts[0].Target = "/tmp/x" },
 		"missing source":  func(s *sandbox.Spec) { s.Mounts[0].Source = "/nowhere/at/all" },
+		"missing root":    func(s *sandbox.Spec) { s.Root = "/nowhere/at/all" },
+		"relative root":   func(s *sandbox.Spec) { s.Root = "root" },
+		"host as root":    func(s *sandbox.Spec) { s.Root = "/" },
 	} {
 		spec := s.spec()
 		change(&spec)

@@ -50,6 +50,7 @@ func Run(t *testing.T, open func(testing.TB) sandbox.Engine) {
 		{"FilesArePlantedBeneathALayerOnly", (*suite).files},
 		{"NoProgramTrapsTheFilesOfTheNext", (*suite).traps},
 		{"FreshPlacesAreFreshAndSharedOnesStay", (*suite).places},
+		{"ToolsComeFromARootOfTheirOwn", (*suite).root},
 		{"CollectedFilesComeBack", (*suite).collect},
 		{"VolumesPassFromOneToTheNext", (*suite).volumes},
 		{"WhatIsLeftBehindIsKilled", (*suite).leftBehind},
