@@ -191,3 +191,55 @@ func TestToolchainFromTemplateToAttested(t *testing.T) {
 		t.Errorf("attested:\n%s", out)
 	}
 }
+
+// TestImageFromPinToAttested walks an entry whose tools come from an image through
+// the command: refused while no source has it, pinned, run, attested and read; then
+// with another image, and with a hostile one.
+func TestImageFromPinToAttested(t *testing.T) {
+	c := commandWithoutCache(t)
+	layout := testenv.NewLayout(t)
+	image, other := toolImage(t, layout), toolImage(t, layout, testenv.File("usr/other", ""))
+	hostile := toolImage(t, layout, testenv.Link("usr/l", "/etc"), testenv.File("usr/l/x", ""))
+	root := testenv.Tree(t, workTree)
+	step := func(want int, says string, args ...string) string {
+		t.Helper()
+		return c.step(t, root, want, says, args...)
+	}
+	intent := func(image string) {
+		put(t, root, "verification/allowlist.intent.json", `{"schema_version": "striatum.verifier_allowlist_intent.v1", "checks": [`+
+			imageEntry(image, `"no-todo-in", "{target}"`)+`]}`)
+	}
+	pin, run := []string{"verifier", "pin", "--host-here"}, []string{"verifier", "run", "--check", "todo"}
+	step(0, "", "workflow", "generate", "--shape", "verification_gate", "--check", "todo", "--write")
+	intent("registry.test/tools:latest")
+	step(6, "/checks/0/toolchain/image", pin...)
+	intent(image)
+	step(7, `in "images" in `, pin...)
+	put(t, c.home, "config.json", `{"schema_version": "striatum.config.v1", "images": ["not/absolute"]}`)
+	step(6, "neither an absolute folder nor a registry", pin...)
+	put(t, c.home, "config.json", `{"schema_version": "striatum.config.v1", "images": ["`+layout.Dir+`"]}`)
+	step(0, "wrote", pin...)
+	step(0, "as they were", pin...)
+	step(0, "verified_eligible", run...)
+	policy := digestIn(t, step(0, "", "policy", "show", "--output", "json"))
+	step(0, "accepted policy", "policy", "accept", "--digest", policy, "--token-file", c.token())
+	read := []string{"gate", "read", "-v"}
+	step(0, "attestation_missing", read...)
+	attest := []string{"verifier", "attest", "--pin", "todo"}
+	attest = append(attest, "--digest", digestIn(t, step(2, image, append(attest, "--output", "json")...)))
+	step(0, "attested todo", append(attest, "--token-file", c.token())...)
+	if out := step(0, "ASSERTED   green", read...); strings.Contains(out, "attestation_") || !strings.Contains(out, "store_not_isolated") {
+		t.Errorf("attested:\n%s", out)
+	}
+	intent(other)
+	step(8, "not pinned", run...)
+	step(3, "is no longer part of it", pin...)
+	step(0, "wrote", append(pin, "--force")...)
+	step(0, "verified_eligible", run...)
+	step(0, "attestation_missing", read...)
+	intent(hostile)
+	step(3, "is no folder", append(pin, "--force")...)
+	if names, err := filepath.Glob(filepath.Join(c.home, "lane/images/spool/*")); err != nil || len(names) != 0 {
+		t.Errorf("left: %q, %v", names, err)
+	}
+}

@@ -15,9 +15,10 @@ import (
 )
 
 // command is the striatum that people run, with striatum-init beside it, in a
-// home whose cache layer is the lab's.
+// home of its own.
 type command struct{ path, home string }
 
+// buildCommand has the lab's cache layer in the home.
 func buildCommand(t *testing.T) command {
 	t.Helper()
 	l := open(t)

@@ -16,12 +16,12 @@ import (
 
 	"striatum/allowlist"
 	"striatum/internal/execpath"
-	"striatum/internal/problem"
 	"striatum/receipt"
 	"striatum/sandbox"
 	"striatum/seal"
 	"striatum/verifier/external"
 	"striatum/verifier/gocheck"
+	"striatum/verifier/images"
 	"striatum/verifier/journal"
 	"striatum/verifier/toolchain"
 )
@@ -44,7 +44,8 @@ var resolveLimits = sandbox.Limits{
 type observed struct {
 	definition external.Definition
 	resolution execpath.Resolution
-	asked      []string // files and folders of the host
+	asked      []string     // files and folders of the host
+	image      images.Image // where the tools come from an image
 	tools      toolchain.Closure
 	parts      []allowlist.ClosurePart
 	sha256     string // of parts
@@ -100,6 +101,9 @@ func prepareExternal(ctx context.Context, r *run) error {
 	}
 	o := x.observed
 	r.use(o.tools, func() []string { return o.asked }, o.resolution.Files[0].SHA256, o.sha256)
+	if o.image.Root != "" {
+		r.body.Tools.Image = x.row.Entry.Toolchain.Image
+	}
 	r.body.Inputs.DefinitionSHA256 = o.definition.SHA256
 	if pinned := x.row.Pin; pinned.ClosureSHA256 != o.sha256 || pinned.ResolvedPath != o.resolution.Path {
 		r.incident("toolchain_drift", receipt.MakesIndeterminate, "the pinned command and what runs here differ: "+
@@ -160,16 +164,15 @@ func (x *externalSource) control(r *run, m allowlist.Mutation) error {
 // sandbox's view, and the digests of all that belongs to it.
 func (r *run) observe(ctx context.Context, e allowlist.Entry) (observed, error) {
 	var o observed
-	if e.Toolchain != nil && e.Toolchain.Image != "" {
-		return o, problem.New(problem.Usage, fmt.Sprintf("check %q names a toolchain image", e.ID),
-			"this version runs external checks with the host's tools only", `name "roots", or leave toolchain out`)
-	}
 	manifest, err := r.snap.ReadManifest()
 	if err != nil {
 		return o, err
 	}
 	if o.definition, err = external.Define(e, manifest); err != nil {
 		return o, unobserved{"definition_unmatched", err.Error()}
+	}
+	if e.Toolchain != nil && e.Toolchain.Image != "" {
+		return o, r.observeImage(ctx, e, &o)
 	}
 	if e.Toolchain != nil {
 		o.asked = slices.Clone(e.Toolchain.Roots)
@@ -179,7 +182,7 @@ func (r *run) observe(ctx context.Context, e allowlist.Entry) (observed, error) 
 			return o, unobserved{"tool_outside", fmt.Sprintf("the toolchain root %q is not where tools are installed (below /usr or /opt)", root)}
 		}
 	}
-	if o.resolution, err = r.resolve(ctx, e.Argv.Words[0], externalMounts(r.snap.Dir, o.asked)); err != nil {
+	if o.resolution, err = r.resolve(ctx, e.Argv.Words[0], sandbox.Spec{Mounts: externalMounts(r.snap.Dir, o.asked)}); err != nil {
 		return o, err
 	}
 	binary := ""
@@ -227,16 +230,21 @@ func (o *observed) seal() error {
 		}
 	}
 	o.tools.Roots = slices.DeleteFunc(slices.Clone(o.tools.Roots), func(path string) bool { return !allowlist.ToolRoot(path) })
-	o.parts = append(closureParts(parts), allowlist.ClosurePart{Tree: "definition", SHA256: o.definition.SHA256})
-	var err error
+	return o.close(closureParts(parts)...)
+}
+
+// close makes the closure of the tools' parts and the definition.
+func (o *observed) close(tools ...allowlist.ClosurePart) (err error) {
+	o.parts = append(tools, allowlist.ClosurePart{Tree: "definition", SHA256: o.definition.SHA256})
 	o.sha256, err = allowlist.ClosureDigest(o.parts)
 	return err
 }
 
-// resolve asks a sandbox of the same kind as the runs' which files a command word
-// runs there. No program but striatum-init runs in it.
-func (r *run) resolve(ctx context.Context, word string, mounts []sandbox.Mount) (execpath.Resolution, error) {
-	boxes, err := r.prepareBoxes(ctx, sandbox.Spec{Limits: resolveLimits, Mounts: mounts})
+// resolve asks a sandbox that sees what the runs see, spec but for its limits,
+// which files a command word runs there. No program but striatum-init runs in it.
+func (r *run) resolve(ctx context.Context, word string, spec sandbox.Spec) (execpath.Resolution, error) {
+	spec.Limits = resolveLimits
+	boxes, err := r.prepareBoxes(ctx, spec)
 	if err != nil {
 		return execpath.Resolution{}, err
 	}
@@ -259,6 +267,15 @@ func (r *run) resolve(ctx context.Context, word string, mounts []sandbox.Mount) 
 		return execpath.Resolution{}, errors.New("read what a command resolves to: it is incomplete")
 	}
 	return found, nil
+}
+
+// spec is what the program of an external check sees, with the tree at a folder
+// of the host.
+func (o *observed) spec(tree string) sandbox.Spec {
+	if o.image.Root != "" {
+		return sandbox.Spec{Root: o.image.Root, Mounts: externalMounts(tree, nil)}
+	}
+	return sandbox.Spec{Mounts: externalMounts(tree, o.tools.Roots)}
 }
 
 // externalMounts are what the program of an external check sees: the tree at a
@@ -322,7 +339,8 @@ func (x *externalSource) trials(k knownBad) []*trial {
 
 // externalBoxes makes n sandboxes with the tree at a folder of the host.
 func (r *run) externalBoxes(ctx context.Context, tree string, n int) ([]sandbox.Sandbox, error) {
-	spec := sandbox.Spec{Limits: r.limits, Mounts: externalMounts(tree, r.entry.observed.tools.Roots)}
+	spec := r.entry.observed.spec(tree)
+	spec.Limits = r.limits
 	return r.prepareBoxes(ctx, slices.Repeat([]sandbox.Spec{spec}, n)...)
 }
 

@@ -59,8 +59,8 @@ func (l *Lane) observeToolchain(ctx context.Context, r *run) (Observation, error
 	if err != nil {
 		return Observation{}, err
 	}
-	found, err := r.resolve(ctx, r.tools.chain.Go, append(toolMounts(c),
-		sandbox.Mount{Kind: sandbox.Layer, Source: r.snap.Dir, Target: gocheck.WorkDir}))
+	found, err := r.resolve(ctx, r.tools.chain.Go, sandbox.Spec{Mounts: append(toolMounts(c),
+		sandbox.Mount{Kind: sandbox.Layer, Source: r.snap.Dir, Target: gocheck.WorkDir})})
 	if u, ok := unobservedIn(err); ok {
 		return Observation{ID: r.check.CheckID(), Code: u.code, Why: u.detail}, nil
 	}

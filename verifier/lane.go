@@ -19,6 +19,7 @@ import (
 	"striatum/sandbox"
 	"striatum/seal"
 	"striatum/snapshot"
+	"striatum/verifier/images"
 	"striatum/verifier/journal"
 	"striatum/verifier/modules"
 	"striatum/verifier/toolchain"
@@ -45,12 +46,14 @@ type Config struct {
 	Toolchain   toolchain.Config
 	// OpenModules opens the module store; chain says which proxies its go asks.
 	OpenModules func(chain toolchain.Toolchain) (*modules.Store, error)
-	OpenEngine  func(context.Context) (sandbox.Engine, error)
-	Key         *seal.PrivateKey
-	Lane        receipt.Lane
-	Version     string // of striatum
-	SelfSHA256  string // of the running binary
-	Recorder    Recorder
+	// OpenImages opens the store of toolchain images.
+	OpenImages func() (*images.Store, error)
+	OpenEngine func(context.Context) (sandbox.Engine, error)
+	Key        *seal.PrivateKey
+	Lane       receipt.Lane
+	Version    string // of striatum
+	SelfSHA256 string // of the running binary
+	Recorder   Recorder
 	// Keyring has the lane's own key: a receipt is opened before it is handed out.
 	Keyring func(context.Context) (seal.Keyring, error)
 	Now     func() time.Time

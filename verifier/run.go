@@ -174,7 +174,7 @@ func (r *run) conclusion(ctx context.Context, err error) {
 	if len(r.closure.Roots) == 0 {
 		return // nothing of the host was measured: it ended before, or has no tools there
 	}
-	same, now, err := r.lane.meter().Unchanged(context.WithoutCancel(ctx), r.closure, r.roots()...)
+	same, now, err := r.meter(r.entry.observed.image).Unchanged(context.WithoutCancel(ctx), r.closure, r.roots()...)
 	switch {
 	case err != nil:
 		r.incident("toolchain_drift", receipt.MakesIndeterminate, "the tools could not be measured again: "+cut(err.Error()))

@@ -21,6 +21,7 @@ import (
 	"striatum/snapshot"
 	"striatum/verifier"
 	"striatum/verifier/gocheck"
+	"striatum/verifier/images"
 	"striatum/verifier/journal"
 	"striatum/verifier/modules"
 	"striatum/verifier/toolchain"
@@ -40,6 +41,8 @@ type lab struct {
 	downloads string
 	// wrap, if set, stands before the engine.
 	wrap func(sandbox.Engine) sandbox.Engine
+	// images are where the lane takes toolchain images from.
+	images []string
 }
 
 var shared struct {
@@ -137,6 +140,9 @@ func (l *lab) lane(t *testing.T, progress func(check, step string)) *verifier.La
 		Toolchain: toolchain.Config{Path: os.Getenv("PATH"), TempDir: l.dir},
 		OpenModules: func(toolchain.Toolchain) (*modules.Store, error) {
 			return modules.Open(modules.Config{Dir: filepath.Join(l.dir, "modules"), DownloadCache: l.downloads, Now: time.Now})
+		},
+		OpenImages: func() (*images.Store, error) {
+			return images.Open(images.Config{Dir: filepath.Join(l.dir, "images"), Sources: l.images, OS: "linux", Arch: runtime.GOARCH, Now: time.Now})
 		},
 		OpenEngine: func(context.Context) (sandbox.Engine, error) {
 			if l.wrap != nil {

@@ -41,6 +41,10 @@ type Settings struct {
 	// "name+hash+key [https URL]". It learns the names of the modules, but for
 	// those of GONOSUMDB, else GOPRIVATE. Default: none is asked.
 	SumDB string `json:"sumdb,omitempty"`
+	// Images are where toolchain images come from, in order: folders with an OCI
+	// image layout, absolute, and registries as images name them, which are asked
+	// over HTTPS (plain HTTP to loopback) and without credentials. Default: none.
+	Images []string `json:"images,omitempty"`
 	// SnapshotFiles and SnapshotBytes bound a worktree. Default: 250,000 files
 	// and 4 GiB.
 	SnapshotFiles int64 `json:"snapshot_files,omitempty"`

@@ -31,6 +31,7 @@ import (
 	"striatum/sandbox/containerdengine"
 	"striatum/snapshot"
 	"striatum/verifier"
+	"striatum/verifier/images"
 	"striatum/verifier/journal"
 	"striatum/verifier/modules"
 	"striatum/verifier/toolchain"
@@ -167,6 +168,15 @@ func (o *opened) openLane(f *cli.Factory) (*verifier.Lane, error) {
 				return nil, problem.Wrap(problem.Invalid, err, "open the lane's module store", "correct \"proxies\" or \"sumdb\" in "+h.ConfigPath()+", or GOPROXY")
 			}
 			return mods, nil
+		},
+		OpenImages: func() (*images.Store, error) {
+			store, err := images.Open(images.Config{
+				Dir: filepath.Join(dir, "images"), Sources: settings.Images, OS: runtime.GOOS, Arch: runtime.GOARCH, Now: f.Now,
+			})
+			if err != nil {
+				return nil, problem.Wrap(problem.Invalid, err, "open the lane's image store", "correct \"images\" in "+s.Home.ConfigPath())
+			}
+			return store, nil
 		},
 		OpenEngine: func(ctx context.Context) (sandbox.Engine, error) {
 			return containerdengine.Open(ctx, EngineConfig(f, h, settings, self, log))

@@ -37,8 +37,8 @@ func newPin(f *cli.Factory) *cobra.Command {
 		Use:   "pin --host-here",
 		Short: "Record which bytes this host has for the intent's commands",
 		Long: `Pin looks, in a sandbox, at what each command of the intent runs on this host:
-the program, its interpreters and shared libraries, the declared toolchain roots,
-and the check's definition in the tree; and at the Go toolchain of each
+the program, its interpreters and shared libraries, the declared toolchain roots
+(or the toolchain image), and the check's definition in the tree; and at the Go toolchain of each
 builtin+toolchain check of the workflow. It executes none of them. What it saw is
 signed by the lane and written beside the intent, where git ignores it.
 
@@ -51,8 +51,8 @@ byte for byte, so that an attestation of it counts for both. What differs is sho
 The pin still says only what was seen here.
 
 Exit codes: 0 written, or nothing changed; 1 with --diff-only when something
-would change; 3 refused; 6 a definition matches nothing; 7 a command is not
-there; 8 every entry is unfilled.`,
+would change; 3 refused; 6 a definition matches nothing; 7 a command or an image
+is not there; 8 every entry is unfilled.`,
 		Example: `  striatum verifier pin --host-here
   striatum verifier pin --host-here --diff-only
   striatum verifier pin --host-here --from-receipt SEAL`,
@@ -125,7 +125,7 @@ func (o *pinOptions) execute(ctx context.Context, f *cli.Factory) (err error) {
 	}
 	for _, x := range seen {
 		if x.Why != "" {
-			return unpinnable(x)
+			return unpinnable(x, s.Home.ConfigPath())
 		}
 		for _, word := range x.Absent {
 			f.Streams.Notef("%s: argv has %q, which is no file or folder of the tree", x.ID, word)
@@ -265,10 +265,15 @@ func pinnable(rows []allowlist.Row, checks []workflow.CheckRef, s cli.Streams) (
 	return sel, nil
 }
 
-func unpinnable(o verifier.Observation) error {
+func unpinnable(o verifier.Observation, config string) error {
 	what := fmt.Sprintf("pin the check %q", o.ID)
-	if o.Code == verifier.CommandNotFound {
-		return problem.New(problem.Missing, what, o.Why, "install the command below /usr or /opt, then run: "+allowlist.PinCommand)
+	switch o.Code {
+	case verifier.CommandNotFound:
+		return problem.New(problem.Missing, what, o.Why, "install the command below /usr or /opt, or name an image that has it, then run: "+allowlist.PinCommand)
+	case verifier.ImageMissing:
+		return problem.New(problem.Missing, what, o.Why, `name a folder with an OCI layout, or the image's registry, in "images" in `+config+", then run: "+allowlist.PinCommand)
+	case verifier.ImageRefused:
+		return problem.New(problem.Refused, what, o.Why, "name another image in the intent, or get it from a source that has its bytes")
 	}
 	return problem.New(problem.Invalid, what, o.Why, "correct the entry in the intent")
 }
