@@ -6,7 +6,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -102,6 +101,11 @@ func copyEtc(tree, to string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
+	dst, err := os.OpenRoot(to)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dst.Close()) }()
 	if st, err := root.Lstat("etc"); err != nil || !st.IsDir() {
 		return nil //nolint:nilerr // it has none
 	}
@@ -124,31 +128,31 @@ func copyEtc(tree, to string) (err error) {
 		if entries--; entries < 0 {
 			return fmt.Errorf("it has more than %d entries", maxEtcEntries)
 		}
-		at := path.Join(to, rel)
 		switch {
 		case d.IsDir():
-			return os.Mkdir(at, 0o755)
+			return dst.Mkdir(rel, 0o755)
 		case d.Type() == fs.ModeSymlink:
 			text, err := root.Readlink(name)
 			if err != nil {
 				return err
 			}
-			return os.Symlink(text, at)
+			return dst.Symlink(text, rel)
 		case !d.Type().IsRegular():
 			return nil
 		}
-		return copyWithin(root, name, at, &bytes)
+		return copyWithin(root, name, dst, rel, &bytes)
 	})
 }
 
-// copyWithin copies a regular file of root, if left bytes allow it.
-func copyWithin(root *os.Root, name, to string, left *int64) (err error) {
-	in, err := root.Open(name)
+// copyWithin copies a regular file of one folder into another, if left bytes
+// allow it.
+func copyWithin(src *os.Root, name string, dst *os.Root, to string, left *int64) (err error) {
+	in, err := src.Open(name)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = in.Close() }() // only read
-	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	out, err := dst.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
 		return err
 	}

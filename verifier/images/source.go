@@ -163,7 +163,7 @@ type fetch struct {
 var errWrongBytes = errors.New("wrong bytes")
 
 // sourceError is what a source says instead of bytes.
-type sourceError struct{ err error } //nolint:errname // says what happened
+type sourceError struct{ err error }
 
 func (s *sourceError) Error() string { return s.err.Error() }
 func (s *sourceError) Unwrap() error { return s.err }

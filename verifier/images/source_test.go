@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -57,9 +58,7 @@ func TestManifestsAreReadOneWay(t *testing.T) {
 	wrong := l.Blob(t, tarLayer, testenv.Tar(t, testenv.File("usr/bin/x", "wrong")))
 	at := func(d map[string]any, os, arch, variant string) map[string]any {
 		out := map[string]any{"platform": map[string]any{"os": os, "architecture": arch, "variant": variant}}
-		for k, v := range d {
-			out[k] = v
-		}
+		maps.Copy(out, d)
 		return out
 	}
 	right := l.Document(t, ociManifest, testenv.Manifest(layer))
@@ -68,10 +67,7 @@ func TestManifestsAreReadOneWay(t *testing.T) {
 		return map[string]any{"schemaVersion": 2, "mediaType": ociIndex, "manifests": entries}
 	}
 	with := func(o map[string]any, key string, v any) map[string]any {
-		out := map[string]any{}
-		for k, have := range o {
-			out[k] = have
-		}
+		out := maps.Clone(o)
 		if out[key] = v; v == nil {
 			delete(out, key)
 		}
