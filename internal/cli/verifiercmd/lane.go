@@ -174,7 +174,7 @@ func (o *opened) openLane(f *cli.Factory) (*verifier.Lane, error) {
 				Dir: filepath.Join(dir, "images"), Sources: settings.Images, OS: runtime.GOOS, Arch: runtime.GOARCH, Now: f.Now,
 			})
 			if err != nil {
-				return nil, problem.Wrap(problem.Invalid, err, "open the lane's image store", "correct \"images\" in "+s.Home.ConfigPath())
+				return nil, problem.Wrap(problem.Invalid, err, "open the lane's image store", "correct \"images\" in "+h.ConfigPath())
 			}
 			return store, nil
 		},

@@ -125,7 +125,7 @@ func (o *pinOptions) execute(ctx context.Context, f *cli.Factory) (err error) {
 	}
 	for _, x := range seen {
 		if x.Why != "" {
-			return unpinnable(x, s.Home.ConfigPath())
+			return unpinnable(x, s.home.ConfigPath())
 		}
 		for _, word := range x.Absent {
 			f.Streams.Notef("%s: argv has %q, which is no file or folder of the tree", x.ID, word)
