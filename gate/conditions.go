@@ -33,14 +33,14 @@ func (j *judge) conditions(v *receipt.Verified, r *receipt.Receipt, key inputKey
 	j.askBacking(r)
 	j.askPolicy()
 	before := len(j.bases)
+	j.askOutcome(r) // before the control's: what fails of itself fails with a defect too
 	j.askControl(r)
-	j.askOutcome(r)
 	j.askPosture(r)
 	j.askClassification(r, len(j.bases) > before)
 	j.askTrustInBytes(r)
 	j.askHistory(v, r, key)
 	if !j.laneIsolated {
-		j.add(LaneNotIsolated, noCommand, "the lane is not known to be isolated: whoever runs a shared lane can read its key; this version has no isolated lanes")
+		j.add(LaneNotIsolated, noCommand, "the lane is not known to be isolated: whoever runs a shared lane can read its key; an operator enrols an isolated one with striatumd")
 	}
 	j.askStore()
 }
@@ -213,7 +213,11 @@ func (j *judge) askTrustInBytes(r *receipt.Receipt) {
 	closure := closureOf(r)
 	switch j.attestation(r) { //nolint:exhaustive // attestation gives these two or none
 	case AttestationMissing:
-		j.add(AttestationMissing, allowlist.AttestCommand(j.req.CheckID), "no operator attested the bytes %s for this check", closure)
+		why := ""
+		if j.otherBytes(r) {
+			why = "; other bytes of this check are attested, and these are not those: its tools or its definition changed"
+		}
+		j.add(AttestationMissing, allowlist.AttestCommand(j.req.CheckID), "no operator attested the bytes %s for this check%s", closure, why)
 	case AttestationRevoked:
 		j.add(AttestationRevoked, noCommand, "an operator took back the attestation of the bytes %s for this check", closure)
 	}
@@ -254,6 +258,6 @@ func (j *judge) contradict(failed string) {
 // askStore is the store's half of condition 13.
 func (j *judge) askStore() {
 	if j.in.Store.Class != seal.ClassIsolated {
-		j.add(StoreNotIsolated, noCommand, "the store is writable by whoever runs it; this version has no isolated store")
+		j.add(StoreNotIsolated, noCommand, "the store is writable by whoever runs it; only one that striatumd keeps for an operator is isolated")
 	}
 }

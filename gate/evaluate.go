@@ -267,6 +267,13 @@ func (j *judge) attestation(r *receipt.Receipt) Code {
 	return AttestationMissing
 }
 
+// otherBytes reports whether an attestation that stands is about other bytes of the
+// receipt's check.
+func (j *judge) otherBytes(r *receipt.Receipt) bool {
+	_, ok := j.attested[bytesKey{check: r.Check.Digest}]
+	return ok
+}
+
 func (j *judge) skipsAllowed() SkipsAllowed {
 	switch {
 	case j.req.AllowSkips.Any:

@@ -366,14 +366,15 @@ func (in *Input) lane(keyID string, position int64) (Lane, Code) {
 type bytesKey struct{ check, closure string }
 
 // attestations says for each check and closure that an operator spoke of
-// whether his word stands: the empty code, or AttestationRevoked.
+// whether his word stands: the empty code, or AttestationRevoked. A check of which
+// some bytes are attested has the empty code without a closure, too.
 func (in *Input) attestations() map[bytesKey]Code {
 	out := make(map[bytesKey]Code, len(in.Attestations))
 	for _, a := range in.Attestations {
 		k := bytesKey{a.CheckDigest, a.ClosureSHA256}
 		switch code, known := out[k]; {
 		case a.RevokedAt == 0:
-			out[k] = ""
+			out[k], out[bytesKey{check: a.CheckDigest}] = "", ""
 		case !known || code != "":
 			out[k] = AttestationRevoked
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"striatum/allowlist"
 	"striatum/receipt"
 )
 
@@ -26,7 +27,7 @@ func (j *judge) askControl(r *receipt.Receipt) {
 	case receipt.Invalid:
 		j.add(NegativeControlInvalid, j.showReceipt(), "the negative control failed for another reason than the check's own judgement: %q", c.Why)
 	case receipt.NotReached:
-		j.add(NegativeControlMissing, j.verify(), "the negative control did not run: %q", c.Why)
+		j.add(NegativeControlMissing, j.again(r), "the negative control did not run: %q", c.Why)
 	default:
 		j.add(NegativeControlMissing, j.verify(), "nothing is known about the negative control")
 	}
@@ -74,10 +75,20 @@ func (j *judge) askClassification(r *receipt.Receipt, explained bool) {
 	case receipt.Failed, receipt.Void, receipt.Indeterminate:
 	}
 	if why := undecided(r); why != "" {
-		j.add(CheckIndeterminate, j.verify(), "no full judgement was possible: %s", why)
+		j.add(CheckIndeterminate, j.again(r), "no full judgement was possible: %s", why)
 	} else if !explained {
 		j.add(CheckIndeterminate, j.verify(), "no judgement was possible%s", reasons(r))
 	}
+}
+
+// again is the command after which a check may be judged that was not: to run it
+// again, or where its tools or definition drifted from the pin, to see how.
+func (j *judge) again(r *receipt.Receipt) string {
+	drifted := slices.ContainsFunc(r.Incidents, func(i receipt.Incident) bool { return i.Code == "toolchain_drift" })
+	if drifted && !j.req.Builtin {
+		return allowlist.PinCommand + " --diff-only"
+	}
+	return j.verify()
 }
 
 // undecided says what, beside disagreement and posture, kept the check from a

@@ -127,7 +127,8 @@ func (s *session) attempt() (snap Snapshot, err error) {
 		return Snapshot{}, err
 	}
 	snap = describe(top, w.findings)
-	snap.Ignored, snap.IgnoredMore = w.ignored.list()
+	snap.Ignored, snap.IgnoredMore = w.ignored.paths.list(MaxIgnored)
+	snap.IgnoredFiles, snap.IgnoredFilesMore = w.ignored.files.list(MaxIgnoredFiles)
 	snap.Files, snap.Bytes = w.files.Load(), contentBytes(top)
 	if w.out != nil {
 		if err := w.out.complete(top, &snap); err != nil {

@@ -5,38 +5,52 @@ import (
 	"strings"
 )
 
-// MaxIgnored is how many ignored paths a snapshot names.
-const MaxIgnored = 1000
+// MaxIgnored is how many ignored folders and files of Go source a snapshot names,
+// MaxIgnoredFiles how many other ignored files.
+const (
+	MaxIgnored      = 1000
+	MaxIgnoredFiles = 20
+)
 
-// ignoredPaths keeps the first MaxIgnored paths that it is told, whatever their
+// ignored is what the ignore rules left out where the walk met it.
+type ignored struct {
+	paths, files firstPaths
+}
+
+// add notes a folder, or a file.
+func (i *ignored) add(path string, folder bool) {
+	switch {
+	case folder:
+		i.paths.add(path+"/", MaxIgnored)
+	case strings.HasSuffix(path, ".go"):
+		i.paths.add(path, MaxIgnored)
+	default:
+		i.files.add(path, MaxIgnoredFiles)
+	}
+}
+
+// firstPaths keeps the first so many of the paths that it is told, whatever their
 // order, and counts all.
-type ignoredPaths struct {
+type firstPaths struct {
 	paths []string
 	count int64
 }
 
-// add notes what the ignore rules leave out: a folder, or a file of Go source.
-func (i *ignoredPaths) add(path string, folder bool) {
-	switch {
-	case folder:
-		path += "/"
-	case !strings.HasSuffix(path, ".go"):
-		return
-	}
-	i.count++
-	i.paths = append(i.paths, path)
-	if len(i.paths) >= 2*MaxIgnored {
-		i.cut()
+func (f *firstPaths) add(path string, most int) {
+	f.count++
+	f.paths = append(f.paths, path)
+	if len(f.paths) >= 2*most {
+		f.cut(most)
 	}
 }
 
-func (i *ignoredPaths) cut() {
-	slices.Sort(i.paths)
-	i.paths = i.paths[:min(len(i.paths), MaxIgnored)]
+func (f *firstPaths) cut(most int) {
+	slices.Sort(f.paths)
+	f.paths = f.paths[:min(len(f.paths), most)]
 }
 
 // list returns the paths, and how many more there are.
-func (i *ignoredPaths) list() (paths []string, more int64) {
-	i.cut()
-	return i.paths, i.count - int64(len(i.paths))
+func (f *firstPaths) list(most int) (paths []string, more int64) {
+	f.cut(most)
+	return f.paths, f.count - int64(len(f.paths))
 }

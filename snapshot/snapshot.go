@@ -105,6 +105,10 @@ type Snapshot struct {
 	// commit has none.
 	Ignored     []string
 	IgnoredMore int64
+	// IgnoredFiles are the first MaxIgnoredFiles, ascending, of all other files that
+	// the ignore rules left out; there are IgnoredFilesMore others.
+	IgnoredFiles     []string
+	IgnoredFilesMore int64
 
 	Dir          string // the frozen tree; empty for a digest
 	ManifestPath string // empty for a digest

@@ -41,7 +41,7 @@ type walker struct {
 
 	mu       sync.Mutex
 	findings []Finding
-	ignored  ignoredPaths
+	ignored  ignored
 	rules    []ruleFile
 }
 

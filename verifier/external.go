@@ -19,6 +19,7 @@ import (
 	"striatum/receipt"
 	"striatum/sandbox"
 	"striatum/seal"
+	"striatum/snapshot"
 	"striatum/verifier/external"
 	"striatum/verifier/gocheck"
 	"striatum/verifier/images"
@@ -99,6 +100,9 @@ func prepareExternal(ctx context.Context, r *run) error {
 	if err != nil {
 		return err
 	}
+	if f, ok := ignoredFinding(r.snap); ok {
+		r.body.Findings = append(r.body.Findings, f)
+	}
 	o := x.observed
 	r.use(o.tools, func() []string { return o.asked }, o.resolution.Files[0].SHA256, o.sha256)
 	if o.image.Root != "" {
@@ -107,11 +111,28 @@ func prepareExternal(ctx context.Context, r *run) error {
 	r.body.Inputs.DefinitionSHA256 = o.definition.SHA256
 	if pinned := x.row.Pin; pinned.ClosureSHA256 != o.sha256 || pinned.ResolvedPath != o.resolution.Path {
 		r.incident("toolchain_drift", receipt.MakesIndeterminate, "the pinned command and what runs here differ: "+
-			cut(strings.Join(slices.Concat(allowlist.ClosureDiff(pinned.Closure, o.parts), allowlist.DefinitionDiff(pinned.Definition, o.definition.Lines)), "; ")))
+			cut(strings.Join(slices.Concat(allowlist.DefinitionDiff(pinned.Definition, o.definition.Lines), allowlist.ClosureDiff(pinned.Closure, o.parts)), "; ")))
 		return errConcluded
 	}
 	mutations := x.row.Entry.NegativeControl.Mutations
 	return x.control(r, mutations[external.Pick(len(mutations), r.body.Nonce)])
+}
+
+// ignoredFinding tells that the check never sees what git ignores. The pins are
+// always ignored, and no part of the work.
+func ignoredFinding(snap snapshot.Snapshot) (receipt.Finding, bool) {
+	left := slices.DeleteFunc(slices.Concat(snap.Ignored, snap.IgnoredFiles), func(name string) bool {
+		return strings.HasPrefix(path.Base(name), "allowlist.pins.")
+	})
+	slices.Sort(left)
+	if len(left) == 0 {
+		return receipt.Finding{}, false
+	}
+	detail := "git ignores it, so it is not in the snapshot, and the check did not see it"
+	if more := int64(len(left)) - 1 + snap.IgnoredMore + snap.IgnoredFilesMore; more > 0 {
+		detail += fmt.Sprintf("; and %d more", more)
+	}
+	return receipt.Finding{Code: "files_ignored", Path: strings.ToValidUTF8(left[0], "\uFFFD"), Detail: detail}, true
 }
 
 // control reads the file that a mutation changes, and changes it.

@@ -280,3 +280,15 @@ func TestAProgramOfTheTreeIsItsOwnDefinition(t *testing.T) {
 		t.Errorf("got %s, %s %v", r.Classification, r.Control.Why, r.Reasons)
 	}
 }
+
+func TestAnIgnoredFileIsNamedInTheReceipt(t *testing.T) {
+	l := open(t)
+	r := l.external(t, schemaEntry(), checkSchema+"-- .gitignore --\nschema/item.json\n*.log\n-- schema/item.json --\n{\"type\": \"nunber\"}\n-- a.log --\n\n", nil)
+	want := receipt.Finding{
+		Code: "files_ignored", Path: "a.log",
+		Detail: "git ignores it, so it is not in the snapshot, and the check did not see it; and 1 more",
+	}
+	if r.Classification != receipt.VerifiedEligible || !slices.Contains(r.Findings, want) {
+		t.Errorf("got %s, findings %v", r.Classification, r.Findings)
+	}
+}

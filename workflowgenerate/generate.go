@@ -33,6 +33,9 @@ type Spec struct {
 	// Checks are builtins or ids of external checks, in order; none: the
 	// language's defaults.
 	Checks []string
+	// Entries are those of the intent that is there. An external check that one of
+	// them fills, for the same claim, keeps it.
+	Entries []allowlist.Entry
 }
 
 // Plan is what Generate made. Files are ordered by path.
@@ -67,7 +70,7 @@ func (e *FloorError) Error() string {
 // Hint names both ways out.
 func (e *FloorError) Hint() string {
 	return "name an external check instead (--check ID, then fill its entry, striatum verifier pin --host-here, striatum verifier attest --pin ID), or opt in to a pinned toolchain (--check " +
-		strings.Join(twins(e.Builtins), " --check ") + "); or keep --gate-floor asserted: without an isolated lane and store, which this version does not have, nothing reads VERIFIED"
+		strings.Join(twins(e.Builtins), " --check ") + "); or keep --gate-floor asserted: without an isolated lane and store (striatumd) nothing reads VERIFIED"
 }
 
 // twins are the toolchain twins of plain builtins, or all there are.
@@ -100,6 +103,7 @@ func Shapes() []string { return slices.Sorted(maps.Keys(registry())) }
 type check struct {
 	ID, Claim, Statement string
 	External             bool
+	Filled               *allowlist.Entry // of the intent that is there; nil: a template
 }
 
 // Generate makes the plan of a spec. The error is a *SpecError, a *FloorError,
@@ -124,6 +128,14 @@ func Generate(spec Spec) (Plan, error) {
 	}
 	if err := reachable(floor, checks); err != nil {
 		return Plan{}, err
+	}
+	for i, c := range checks {
+		k := slices.IndexFunc(spec.Entries, func(e allowlist.Entry) bool {
+			return c.External && e.ID == c.ID && e.BacksClaim == c.Claim && len(e.UnfilledAt("")) == 0
+		})
+		if k >= 0 {
+			checks[i].Filled = &spec.Entries[k]
+		}
 	}
 	w, intent := gen(shape, floor, checks)
 	plan := Plan{Workflow: w, Intent: intent}

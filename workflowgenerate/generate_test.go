@@ -286,3 +286,25 @@ func FuzzTemplateParams(f *testing.F) {
 		}
 	})
 }
+
+func TestAFilledEntryIsKept(t *testing.T) {
+	data, err := os.ReadFile("../examples/schema/allowlist.intent.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	intent, err := allowlist.ParseIntent(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := Generate(Spec{Shape: "verification_gate", Checks: []string{"schema", "other"}, Entries: intent.Checks})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := p.Intent.Checks; len(got) != 2 || got[0].Argv.Words == nil || got[1].Argv.Unfilled == "" || p.Workflow.AllowlistStatus != workflow.TemplateUnfilled {
+		t.Errorf("got %+v", got)
+	}
+	intent.Checks[0].BacksClaim = "another"
+	if p, err = Generate(Spec{Shape: "verification_gate", Checks: []string{"schema"}, Entries: intent.Checks}); err != nil || p.Intent.Checks[0].Argv.Unfilled == "" {
+		t.Errorf("an entry of another claim: %v, %+v", err, p.Intent.Checks)
+	}
+}

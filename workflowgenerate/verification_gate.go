@@ -52,8 +52,12 @@ func verificationGate(shape workflowtemplates.Shape, floor workflow.Floor, check
 	for _, c := range checks {
 		w.Claims = append(w.Claims, workflow.Claim{ID: c.Claim, Statement: c.Statement})
 		if c.External {
-			w.AllowlistStatus = workflow.TemplateUnfilled
-			intent.Checks = append(intent.Checks, entry(c))
+			if c.Filled != nil {
+				intent.Checks = append(intent.Checks, *c.Filled)
+			} else {
+				w.AllowlistStatus = workflow.TemplateUnfilled
+				intent.Checks = append(intent.Checks, entry(c))
+			}
 		}
 		for i := range w.Jobs {
 			if w.Jobs[i].Type == workflow.JobVerify {

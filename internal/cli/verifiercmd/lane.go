@@ -51,7 +51,7 @@ type opened struct {
 	laneID      string // by which the service knows the lane's key
 	worktree    daemon.Worktree
 	repo        daemon.Repository
-	created     bool // the store met the worktree just now
+	created     bool   // the store met the worktree just now
 	fingerprint string // of this host
 	progress    *progress
 	lane        *verifier.Lane

@@ -11,6 +11,7 @@ import (
 	"github.com/rogpeppe/go-internal/diff"
 	"github.com/spf13/cobra"
 
+	"striatum/allowlist"
 	"striatum/internal/cli"
 	"striatum/internal/problem"
 	"striatum/internal/worktree"
@@ -102,10 +103,6 @@ func (o *generateOptions) run() error {
 		return problem.New(problem.Usage, "no shape was named", "", "name one with --shape; `striatum workflow shapes` lists them")
 	}
 	o.spec.Floor = workflow.Floor(o.floor)
-	plan, err := workflowgenerate.Generate(o.spec)
-	if err != nil {
-		return explainGenerate(err)
-	}
 	top, err := snapshot.FindTop(o.dir)
 	if err != nil {
 		return problem.Wrap(problem.Usage, err, "generate the workflow", "name a folder that exists with --dir")
@@ -115,6 +112,13 @@ func (o *generateOptions) run() error {
 		return err
 	}
 	defer func() { _ = root.Close() }() // nothing is pending in it
+	if o.spec.Entries, err = entries(root); err != nil {
+		return err
+	}
+	plan, err := workflowgenerate.Generate(o.spec)
+	if err != nil {
+		return explainGenerate(err)
+	}
 	out := planOutput{
 		SchemaVersion: "striatum.workflow_plan.v1", Worktree: top,
 		Shape: plan.Workflow.Shape, GateFloor: plan.Workflow.GateFloor,
@@ -133,6 +137,22 @@ func (o *generateOptions) run() error {
 		out.Written = true
 	}
 	return o.print(out)
+}
+
+// entries are those of the intent that is there; none of one that is not valid.
+func entries(root *worktree.Root) ([]allowlist.Entry, error) {
+	data, err := root.ReadFile(workflow.DefaultIntentPath, maxExisting)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, problem.Wrap(problem.Refused, err, fmt.Sprintf("compare %q", workflow.DefaultIntentPath), "move away what is there; nothing was written")
+	}
+	intent, err := allowlist.ParseIntent(data)
+	if err != nil {
+		return nil, nil //nolint:nilerr // the plan shows what it would be replaced with
+	}
+	return intent.Checks, nil
 }
 
 func explainGenerate(err error) error {
