@@ -46,7 +46,7 @@ func refuse(format string, args ...any) error {
 type Config struct {
 	Dir string // the store, in the lane's private state
 	// Sources are absolute folders with an OCI layout, and registries as images
-	// name them ("docker.io", "registry.example.com:5000"), in order.
+	// name them ("registry.example.com", "registry.example.com:5000"), in order.
 	Sources []string
 	// OS and Arch are the system whose manifest an index is asked for, as Go
 	// names them.
@@ -144,8 +144,8 @@ func (s *Store) Get(ctx context.Context, name string) (Image, error) {
 
 // named is a parsed name of an image.
 type named struct {
-	registry string // "docker.io"
-	full     string // "docker.io/library/python@sha256:…"
+	registry string // "registry.example.com"
+	full     string // "registry.example.com/python@sha256:…"
 	digest   string // in hex
 }
 

@@ -34,15 +34,15 @@ func TestOnlyADigestNamesAnImage(t *testing.T) {
 	if _, err := s.Get(t.Context(), "python@"+zeroDigest); !errors.Is(err, ErrAbsent) || !strings.Contains(err.Error(), "not there") {
 		t.Errorf("got %v, want ErrAbsent", err)
 	}
-	if _, err := open(t, Limits{}, "other.example").Get(t.Context(), "python@"+zeroDigest); !errors.Is(err, ErrAbsent) || !strings.Contains(err.Error(), "registry docker.io is configured") {
+	if _, err := open(t, Limits{}, "other.example").Get(t.Context(), "registry.example.com/python@"+zeroDigest); !errors.Is(err, ErrAbsent) || !strings.Contains(err.Error(), "registry registry.example.com is configured") {
 		t.Errorf("got %v, want ErrAbsent naming the registry", err)
 	}
 }
 
 func TestSourcesAreFoldersAndRegistries(t *testing.T) {
 	for s, want := range map[string]bool{
-		"/srv/images": true, "docker.io": true, "localhost:5000": true, "registry.example.com:5000": true, "127.0.0.1:1": true, "[::1]:1": true,
-		"": false, "images": false, "/srv/../x": false, "https://docker.io": false, "docker.io/library": false, "a b.c": false,
+		"/srv/images": true, "registry.example.com": true, "localhost:5000": true, "registry.example.com:5000": true, "127.0.0.1:1": true, "[::1]:1": true,
+		"": false, "images": false, "/srv/../x": false, "https://registry.example.com": false, "registry.example.com/library": false, "a b.c": false,
 	} {
 		if got := ValidSource(s); got != want {
 			t.Errorf("%q: %v, want %v", s, got, want)
