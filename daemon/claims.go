@@ -180,6 +180,11 @@ func (p Principal) writer(ctx context.Context, r store.Reader, v *receipt.Verifi
 	if err := p.submit(what, v.Key().LaneID); err != nil {
 		return claim.Writer{}, err
 	}
+	if p.Kind == Lane {
+		if err := unrevoked(ctx, r, what, p.Name); err != nil {
+			return claim.Writer{}, err
+		}
+	}
 	if _, err := r.Receipt(ctx, v.Seal()); errors.Is(err, store.ErrNotFound) {
 		return claim.Writer{}, problem.New(problem.Refused, what, fmt.Sprintf("receipt %s is not recorded", v.Seal()), "record it first")
 	} else if err != nil {

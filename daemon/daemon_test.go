@@ -273,9 +273,9 @@ func TestRepositoryIsMintedOnceForAPlace(t *testing.T) {
 func TestSharedStoreTakesNoIsolatedLane(t *testing.T) {
 	d := newDesk(t)
 	spec := daemon.LaneSpec{LaneID: "lane-1", PublicKey: d.lane.Public(), Class: seal.ClassIsolated}
-	for _, p := range []daemon.Principal{daemon.LocalUser(), operator()} {
-		d.refused(problem.Refused, "shared", func() error { return d.EnrolLane(d.Context(), p, spec) })
-	}
+	d.refused(problem.Refused, "shared", func() error { return d.EnrolLane(d.Context(), operator(), spec) })
+	// Not even the first one, which a local user may enrol as shared.
+	d.refused(problem.Refused, "takes an operator", func() error { return d.EnrolLane(d.Context(), daemon.LocalUser(), spec) })
 	spec.Class = "other"
 	d.refused(problem.Usage, "not a class", func() error { return d.EnrolLane(d.Context(), operator(), spec) })
 }

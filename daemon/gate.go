@@ -48,12 +48,23 @@ func (s *Service) Gate(ctx context.Context, q GateQuery) (gate.Report, error) {
 		return gate.Report{}, cause
 	}
 	if failed != nil {
-		in.Store.Problem = failed.Error()
+		in.Store.Problem = unread(failed)
 	}
 	if in.Policy == nil && err != nil {
 		return gate.Report{}, err
 	}
 	return gate.Evaluate(in), nil
+}
+
+// unread is what a report says of a store that could not be read. What a database's
+// server says of itself is not for everybody who reads the gate.
+func unread(err error) string {
+	for _, known := range []error{store.ErrUnavailable, store.ErrBusy} {
+		if errors.Is(err, known) {
+			return known.Error()
+		}
+	}
+	return err.Error()
 }
 
 // The names that a summary carries. They are URNs: nothing is fetched by them.

@@ -210,17 +210,32 @@ func TestReceiptsOfOtherChecksAreNoHoles(t *testing.T) {
 func TestLaneIsJudgedByItsPlaceInTheLog(t *testing.T) {
 	c := newChecked(t)
 	c.attempt(1, receipt.FirstPrevSeal, nil)
-	revoke := func(kind string) {
-		c.must(c.store.Update(c.Context(), func(w store.Writer) error {
-			_, err := w.AddLaneRevocation(c.Context(), store.LaneRevocation{KeyID: c.lane.Public().ID(), Kind: kind, By: "operator:op-1"})
-			return err
-		}))
+	if _, err := c.RevokeLane(c.Context(), operator(), "lane-1", daemon.RevokedRetired, 0); err != nil {
+		t.Fatal(err)
 	}
-	revoke("retired")
 	if r := c.gate(c.query()); !r.Green() {
 		t.Errorf("signed before the key was retired: got %v", codes(r))
 	}
-	c.attempt(2, c.attempt(3, receipttest.Digest("x"), nil).Seal(), nil)
+	// Nothing more is taken from it, for or against a claim, whoever brings it.
+	envelope, v := c.sign(func(r *receipt.Receipt) { r.Sequence, r.PrevSeal = 2, receipttest.Digest("x") })
+	lane := daemon.Principal{Kind: daemon.Lane, Name: "lane-1"}
+	for _, p := range []daemon.Principal{daemon.LocalUser(), lane, operator()} {
+		c.refused(problem.Refused, "was revoked", func() error { return c.RecordOpened(c.Context(), p, c.opened(v.Receipt())) })
+		c.refused(problem.Refused, "was revoked", func() error {
+			_, err := c.RecordReceipt(c.Context(), p, envelope)
+			return err
+		})
+	}
+	seals, err := c.Receipts(c.Context(), repoID, daemon.ReceiptFilter{})
+	if err != nil || len(seals) != 1 {
+		t.Fatalf("got %v, %v", seals, err)
+	}
+	c.refused(problem.Refused, "was revoked", func() error {
+		_, err := c.Bind(c.Context(), lane, daemon.ClaimBinding{RepositoryID: repoID, RunID: runID, ClaimID: "tests-pass", Seal: seals[0].Seal})
+		return err
+	})
+	_, err = c.RevokeLane(c.Context(), operator(), "lane-1", daemon.RevokedCompromised, 0)
+	c.must(err)
 	c.wantBasis(c.gate(c.query()), gate.Amber, gate.LaneRevoked)
 }
 

@@ -39,6 +39,9 @@ func (s *Service) EnrolLane(ctx context.Context, p Principal, spec LaneSpec) err
 	switch spec.Class {
 	case seal.ClassShared:
 	case seal.ClassIsolated:
+		if err := p.mustBe(what, Operator); err != nil {
+			return err
+		}
 		if s.cfg.StoreClass != seal.ClassIsolated {
 			return problem.New(problem.Refused, what, "this store is shared: whoever runs striatum can write it, so no lane in it is isolated", "enrol it as shared")
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"unicode/utf8"
 
 	"striatum/claim"
@@ -28,6 +29,19 @@ func (p Principal) submit(what, laneID string) error {
 	return nil
 }
 
+// unrevoked refuses a lane none of whose keys counts any more: what it brings could
+// still speak against claims.
+func unrevoked(ctx context.Context, r store.Reader, what, laneID string) error {
+	lanes, err := gateLanes(ctx, r)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(lanes, func(l gate.Lane) bool { return l.LaneID == laneID && l.Kind == gate.NotRevoked }) {
+		return problem.New(problem.Refused, what, fmt.Sprintf("the key of lane %q was revoked", laneID), "")
+	}
+	return nil
+}
+
 // RecordOpened keeps a lane's signed word that it took a number of its chain.
 // It must be signed by an enrolled lane. To record the same again does nothing.
 func (s *Service) RecordOpened(ctx context.Context, p Principal, envelope []byte) error {
@@ -42,6 +56,9 @@ func (s *Service) RecordOpened(ctx context.Context, p Principal, envelope []byte
 			return notEvidence(err, what)
 		}
 		if err := p.submit(what, o.LaneID); err != nil {
+			return err
+		}
+		if err := unrevoked(ctx, w, what, o.LaneID); err != nil {
 			return err
 		}
 		name := gate.OpenedName(o)
@@ -73,6 +90,9 @@ func (s *Service) RecordReceipt(ctx context.Context, p Principal, envelope []byt
 			return notEvidence(err, what)
 		}
 		if err := p.submit(what, v.Key().LaneID); err != nil {
+			return err
+		}
+		if err := unrevoked(ctx, w, what, v.Key().LaneID); err != nil {
 			return err
 		}
 		sealDigest = v.Seal()

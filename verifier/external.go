@@ -25,6 +25,7 @@ import (
 	"striatum/verifier/images"
 	"striatum/verifier/journal"
 	"striatum/verifier/toolchain"
+	"striatum/workflow"
 )
 
 // externalPath is where a name is looked up, inside.
@@ -109,7 +110,7 @@ func prepareExternal(ctx context.Context, r *run) error {
 		r.body.Tools.Image = x.row.Entry.Toolchain.Image
 	}
 	r.body.Inputs.DefinitionSHA256 = o.definition.SHA256
-	if pinned := x.row.Pin; pinned.ClosureSHA256 != o.sha256 || pinned.ResolvedPath != o.resolution.Path {
+	if pinned := x.row.Pin; pinned.ClosureSHA256 != o.sha256 || pinned.ResolvedPath != o.resolution.Path || pinned.BinarySHA256 != o.resolution.Files[0].SHA256 {
 		r.incident("toolchain_drift", receipt.MakesIndeterminate, "the pinned command and what runs here differ: "+
 			cut(strings.Join(slices.Concat(allowlist.DefinitionDiff(pinned.Definition, o.definition.Lines), allowlist.ClosureDiff(pinned.Closure, o.parts)), "; ")))
 		return errConcluded
@@ -118,19 +119,22 @@ func prepareExternal(ctx context.Context, r *run) error {
 	return x.control(r, mutations[external.Pick(len(mutations), r.body.Nonce)])
 }
 
-// ignoredFinding tells that the check never sees what git ignores. The pins are
-// always ignored, and no part of the work.
+// ignoredFinding tells that the check never sees what git ignores. The pins, which
+// lie beside the intent, are always ignored, and no part of the work.
 func ignoredFinding(snap snapshot.Snapshot) (receipt.Finding, bool) {
 	left := slices.DeleteFunc(slices.Concat(snap.Ignored, snap.IgnoredFiles), func(name string) bool {
-		return strings.HasPrefix(path.Base(name), "allowlist.pins.")
+		return strings.HasPrefix(name, path.Dir(workflow.DefaultIntentPath)+"/allowlist.pins.") && strings.HasSuffix(name, ".json")
 	})
 	slices.Sort(left)
-	if len(left) == 0 {
-		return receipt.Finding{}, false
-	}
+	more := snap.IgnoredMore + snap.IgnoredFilesMore
 	detail := "git ignores it, so it is not in the snapshot, and the check did not see it"
-	if more := int64(len(left)) - 1 + snap.IgnoredMore + snap.IgnoredFilesMore; more > 0 {
-		detail += fmt.Sprintf("; and %d more", more)
+	switch {
+	case len(left) == 0 && more == 0:
+		return receipt.Finding{}, false
+	case len(left) == 0:
+		return receipt.Finding{Code: "files_ignored", Detail: fmt.Sprintf("git ignores %d more files, which the check did not see", more)}, true
+	case int64(len(left))-1+more > 0:
+		detail += fmt.Sprintf("; and %d more", int64(len(left))-1+more)
 	}
 	return receipt.Finding{Code: "files_ignored", Path: strings.ToValidUTF8(left[0], "\uFFFD"), Detail: detail}, true
 }
@@ -206,6 +210,9 @@ func (r *run) observe(ctx context.Context, e allowlist.Entry) (observed, error) 
 	if o.resolution, err = r.resolve(ctx, e.Argv.Words[0], sandbox.Spec{Mounts: externalMounts(r.snap.Dir, o.asked)}); err != nil {
 		return o, err
 	}
+	if err := o.bound(r.snap.Dir, e); err != nil {
+		return o, err
+	}
 	binary := ""
 	for _, f := range o.resolution.Files {
 		if rel, ok := strings.CutPrefix(f.Path, gocheck.WorkDir+"/"); ok {
@@ -228,6 +235,26 @@ func (r *run) observe(ctx context.Context, e allowlist.Entry) (observed, error) 
 		}
 	}
 	return o, o.seal()
+}
+
+// bound says which file of the tree the command runs that its definition does not
+// have: nothing would tell when that changes.
+func (o *observed) bound(tree string, e allowlist.Entry) (err error) {
+	root, err := os.OpenRoot(tree)
+	if err != nil {
+		return fmt.Errorf("open the frozen tree: %w", err)
+	}
+	defer func() { _ = root.Close() }() // a read-only handle
+	var seen []string
+	for _, f := range o.resolution.Files {
+		if rel, ok := strings.CutPrefix(f.Path, gocheck.WorkDir+"/"); ok {
+			seen = append(seen, rel)
+		}
+	}
+	if err := o.definition.Bound(root, e.Argv.Words, seen); err != nil {
+		return unobserved{"definition_unmatched", err.Error()}
+	}
+	return nil
 }
 
 // seal makes the closure of what was measured, and holds it against what the

@@ -217,6 +217,10 @@ func TestObserveSaysWhatCannotBePinned(t *testing.T) {
 		"not executable": {"tools/check.py", checkSchema, "not executable"},
 		"no definition":  {"python3", "-- schema/user.json --\n{}\n", "matches the definition"},
 		"in a home":      {"/root/tool", checkSchema, "no such program"},
+		"its interpreter is nobody's": {
+			"tools/check.py", "-- tools/check.py --\n#!/workspace/bin/i\n-- bin/i --\n#!/bin/sh\nexit 0\n-- schema/user.json --\n\"string\"\n",
+			`runs "bin/i" of the tree, which is no part of the definition`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l.mu.Lock()

@@ -48,6 +48,9 @@ func (r *run) observeImage(ctx context.Context, e allowlist.Entry, o *observed) 
 	if o.resolution, err = r.resolve(ctx, e.Argv.Words[0], o.spec(r.snap.Dir)); err != nil {
 		return err
 	}
+	if err := o.bound(r.snap.Dir, e); err != nil {
+		return err
+	}
 	return o.close(allowlist.ClosurePart{Image: e.Toolchain.Image, SHA256: o.image.Digest})
 }
 

@@ -264,6 +264,9 @@ func NewGateQuery(q daemon.GateQuery) GateQuery {
 
 // Query returns q as the service's own. The error is a problem of kind Usage.
 func (q GateQuery) Query() (daemon.GateQuery, error) {
+	if len(q.Files) > daemon.MaxPolicyFiles {
+		return daemon.GateQuery{}, problem.New(problem.Usage, "read the gate", fmt.Sprintf("%d files are more than a policy's %d", len(q.Files), daemon.MaxPolicyFiles), "")
+	}
 	out := daemon.GateQuery{RepositoryID: q.RepositoryID, RunID: q.RunID, RequireIsolated: q.RequireIsolated, Tree: q.Tree, Files: q.Files}
 	switch q.Floor {
 	case "":

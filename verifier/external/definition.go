@@ -34,6 +34,7 @@ type Definition struct {
 func Define(e allowlist.Entry, manifest []byte) (Definition, error) {
 	var d Definition
 	var lines bytes.Buffer
+	names := named(e.Argv.Words)
 	matched := make([]bool, len(e.Definition))
 	absent := map[string]string{} // the path in the tree, and the word
 	for _, word := range e.Argv.Words[min(1, len(e.Argv.Words)):] {
@@ -50,7 +51,7 @@ func Define(e allowlist.Entry, manifest []byte) (Definition, error) {
 		for up := name; up != "."; up = path.Dir(up) {
 			delete(absent, up)
 		}
-		part := inArgv(e, name)
+		_, part := names[name]
 		for i, glob := range e.Definition {
 			if matches(glob, name) {
 				matched[i], part = true, true

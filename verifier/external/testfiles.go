@@ -57,7 +57,6 @@ func isTest(name string) bool {
 
 // inArgv reports whether argv names a file of the tree.
 func inArgv(e allowlist.Entry, name string) bool {
-	return slices.ContainsFunc(e.Argv.Words, func(w string) bool {
-		return w == name || w == "./"+name || w == allowlist.Target+"/"+name
-	})
+	_, ok := named(e.Argv.Words)[name]
+	return ok
 }
