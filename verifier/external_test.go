@@ -15,6 +15,8 @@ import (
 	"striatum/receipt"
 	"striatum/seal"
 	"striatum/verifier"
+	"striatum/verifier/external"
+	"striatum/verifier/gocheck"
 	"striatum/workflow"
 )
 
@@ -294,5 +296,13 @@ func TestAnIgnoredFileIsNamedInTheReceipt(t *testing.T) {
 	}
 	if r.Classification != receipt.VerifiedEligible || !slices.Contains(r.Findings, want) {
 		t.Errorf("got %s, findings %v", r.Classification, r.Findings)
+	}
+}
+
+// TestExternalChecksSeeTheTreeWhereTheirDefinitionSays: a path of argv that begins
+// with the folder is taken for one of the tree.
+func TestExternalChecksSeeTheTreeWhereTheirDefinitionSays(t *testing.T) {
+	if external.WorkDir != gocheck.WorkDir {
+		t.Errorf("the tree is at %q, and taken to be at %q", gocheck.WorkDir, external.WorkDir)
 	}
 }

@@ -10,8 +10,10 @@ import (
 	"strings"
 
 	"striatum/allowlist"
-	"striatum/verifier/gocheck"
 )
+
+// WorkDir is where a sandbox shows the tree.
+const WorkDir = "/workspace"
 
 // maxLinks is how many links are followed for one path; the kernel's own limit.
 const maxLinks = 40
@@ -26,7 +28,7 @@ func named(words []string) map[string]string {
 		if _, value, ok := strings.Cut(word, "="); ok && strings.HasPrefix(word, "-") {
 			w = value
 		}
-		for _, prefix := range []string{allowlist.Target + "/", gocheck.WorkDir + "/"} {
+		for _, prefix := range []string{allowlist.Target + "/", WorkDir + "/"} {
 			w = strings.TrimPrefix(w, prefix)
 		}
 		if name := path.Clean(w); w != "" && filepath.IsLocal(name) && name != "." {
@@ -110,7 +112,7 @@ func bound(tree *os.Root, part map[string]bool, name, what string) error {
 }
 
 // follow follows the links of a path as the sandbox would, where the tree lies at
-// gocheck.WorkDir. outside is whether it leaves the tree; end is how far it came.
+// WorkDir. outside is whether it leaves the tree; end is how far it came.
 func follow(tree *os.Root, name string) (links []string, end string, outside bool, err error) {
 	rest, at := strings.Split(name, "/"), "."
 	for len(rest) > 0 {
@@ -143,7 +145,7 @@ func follow(tree *os.Root, name string) (links []string, end string, outside boo
 			return links, next, false, err
 		}
 		if path.IsAbs(target) {
-			below, ok := strings.CutPrefix(path.Clean(target)+"/", gocheck.WorkDir+"/")
+			below, ok := strings.CutPrefix(path.Clean(target)+"/", WorkDir+"/")
 			if !ok {
 				return links, next, true, nil
 			}
