@@ -1,8 +1,8 @@
-// Package client calls a striatumd on its unix socket. It has the methods of
-// daemon.Caller, whose principal is whoever's token it was given, and returns
-// their errors: a problem that the daemon answered with keeps its kind. A daemon
-// that cannot be reached is a problem of kind Missing, and one whose answer did
-// not arrive, or is none, of kind Indeterminate: never a success.
+// Package client calls a striatumd on its unix socket. It has those methods of
+// daemon.Caller that commands use, whose principal is whoever's token it was given,
+// and returns their errors: a problem that the daemon answered with keeps its kind.
+// A daemon that cannot be reached is a problem of kind Missing, and one whose answer
+// did not arrive, or is none, of kind Indeterminate: never a success.
 package client
 
 import (
@@ -145,12 +145,6 @@ func (c *Client) Repository(ctx context.Context, wt daemon.Worktree) (daemon.Rep
 	return daemon.Repository{ID: r.RepositoryID}, r.Created, err
 }
 
-// BindRepository calls the daemon.
-func (c *Client) BindRepository(ctx context.Context, wt daemon.Worktree, id string) error {
-	_, err := post[wire.Empty](ctx, c, wire.BindRepository, wire.Binding{Worktree: wire.NewWorktree(wt), RepositoryID: id})
-	return err
-}
-
 // Policy calls the daemon.
 func (c *Client) Policy(ctx context.Context, repositoryID string) (daemon.AcceptedPolicy, bool, error) {
 	r, err := post[wire.PolicyFound](ctx, c, wire.Policy, wire.OfRepository{RepositoryID: repositoryID})
@@ -197,12 +191,6 @@ func (c *Client) Bind(ctx context.Context, b daemon.ClaimBinding) ([]byte, error
 func (c *Client) Receipt(ctx context.Context, sealDigest string) ([]byte, error) {
 	r, err := post[wire.Envelope](ctx, c, wire.Receipt, wire.Sealed{Seal: sealDigest})
 	return r.Envelope, err
-}
-
-// Receipts calls the daemon.
-func (c *Client) Receipts(ctx context.Context, repositoryID string, f daemon.ReceiptFilter) ([]daemon.ReceiptInfo, error) {
-	r, err := post[wire.ReceiptList](ctx, c, wire.Receipts, wire.ReceiptQuery{RepositoryID: repositoryID, Filter: f})
-	return r.Receipts, err
 }
 
 // Explain calls the daemon.
@@ -268,12 +256,6 @@ func (c *Client) Keyring(ctx context.Context) (seal.Keyring, error) {
 		return seal.Keyring{}, err
 	}
 	return daemon.KeyringOf(lanes)
-}
-
-// VerifyLog calls the daemon.
-func (c *Client) VerifyLog(ctx context.Context) (int64, error) {
-	r, err := post[wire.Entries](ctx, c, wire.VerifyLog, wire.Empty{})
-	return r.Entries, err
 }
 
 // CheckMint calls the daemon.

@@ -32,6 +32,7 @@ type File struct {
 // is none of them.
 func TestFiles(e allowlist.Entry, manifest []byte) ([]File, error) {
 	var files []File
+	inArgv := named(e.Argv.Words)
 	for line := range strings.Lines(string(manifest)) {
 		fields, quoted, ok := cutFields(line, 3)
 		if !ok {
@@ -42,7 +43,7 @@ func TestFiles(e allowlist.Entry, manifest []byte) ([]File, error) {
 		if err != nil {
 			return nil, fmt.Errorf("the tree's manifest has the line %q", line)
 		}
-		if mode>>12 == 0o10 && isTest(name) && !inArgv(e, name) {
+		if mode>>12 == 0o10 && isTest(name) && inArgv[name] == "" {
 			files = append(files, File{name, uint32(mode & 0o777)})
 		}
 	}
@@ -53,10 +54,4 @@ func isTest(name string) bool {
 	folders := strings.Split(path.Dir(name), "/")
 	return testName.MatchString(path.Base(name)) ||
 		slices.ContainsFunc(folders, func(f string) bool { return slices.Contains(testFolders, f) })
-}
-
-// inArgv reports whether argv names a file of the tree.
-func inArgv(e allowlist.Entry, name string) bool {
-	_, ok := named(e.Argv.Words)[name]
-	return ok
 }
