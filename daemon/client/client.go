@@ -93,8 +93,12 @@ func post[Out any](ctx context.Context, c *Client, path string, in any) (out Out
 	if err != nil {
 		return out, problem.Wrap(problem.Internal, err, what, "")
 	}
-	if len(body) > wire.MaxRequestBytes {
-		return out, problem.New(problem.Usage, what, fmt.Sprintf("the call has more than %d bytes", wire.MaxRequestBytes), "")
+	most := wire.MaxRequestBytes
+	if c.described.Principal.Kind == daemon.Session {
+		most = wire.MaxSessionRequestBytes
+	}
+	if len(body) > most {
+		return out, problem.New(problem.Usage, what, fmt.Sprintf("the call has more than %d bytes", most), "")
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://striatumd"+path, bytes.NewReader(body))
 	if err != nil {

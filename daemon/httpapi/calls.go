@@ -35,9 +35,11 @@ type input struct {
 
 type output[T any] struct{ Body T }
 
-// on registers a call: a document in, a document out.
-func on[In, Out any](s *Server, path, summary string, do func(ctx context.Context, c daemon.Caller, in In) (Out, error)) {
+// on registers a call: a document in, a document out. No long one is read of a
+// principal that it is not for.
+func on[In, Out any](s *Server, path string, of audience, summary string, do func(ctx context.Context, c daemon.Caller, in In) (Out, error)) {
 	op := s.operation(http.MethodPost, path, summary)
+	s.audiences[path] = of
 	op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
 		"application/json": {Schema: s.api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[In](), true, "")},
 	}}
@@ -130,11 +132,11 @@ func (s *Server) health(context.Context) (wire.Healthy, error) {
 }
 
 func (s *Server) registerStore() {
-	on(s, wire.Describe, "Name the store and who asks", func(ctx context.Context, c daemon.Caller, _ wire.Empty) (wire.Description, error) {
+	on(s, wire.Describe, readers, "Name the store and who asks", func(ctx context.Context, c daemon.Caller, _ wire.Empty) (wire.Description, error) {
 		d, err := c.Describe(ctx)
 		return wire.Description{StoreClass: d.StoreClass, StoreName: d.StoreName, Home: d.Home, Principal: wire.NewPrincipal(d.Principal)}, err
 	})
-	on(s, wire.FindRepository, "Look up the repository of a worktree", func(ctx context.Context, c daemon.Caller, in wire.Worktree) (wire.Repository, error) {
+	on(s, wire.FindRepository, readers, "Look up the repository of a worktree", func(ctx context.Context, c daemon.Caller, in wire.Worktree) (wire.Repository, error) {
 		wt, err := in.Worktree()
 		if err != nil {
 			return wire.Repository{}, err
@@ -142,7 +144,7 @@ func (s *Server) registerStore() {
 		repo, found, err := c.FindRepository(ctx, wt)
 		return wire.Repository{RepositoryID: repo.ID, Found: found}, err
 	})
-	on(s, wire.MeetRepository, "Look up the repository of a worktree, and mint an id for a new one", func(ctx context.Context, c daemon.Caller, in wire.Worktree) (wire.Repository, error) {
+	on(s, wire.MeetRepository, recorders, "Look up the repository of a worktree, and mint an id for a new one", func(ctx context.Context, c daemon.Caller, in wire.Worktree) (wire.Repository, error) {
 		wt, err := in.Worktree()
 		if err != nil {
 			return wire.Repository{}, err
@@ -150,21 +152,21 @@ func (s *Server) registerStore() {
 		repo, created, err := c.Repository(ctx, wt)
 		return wire.Repository{RepositoryID: repo.ID, Found: true, Created: created}, err
 	})
-	on(s, wire.BindRepository, "Make a worktree count as a repository (operator)", func(ctx context.Context, c daemon.Caller, in wire.Binding) (out wire.Empty, err error) {
+	on(s, wire.BindRepository, operators, "Make a worktree count as a repository (operator)", func(ctx context.Context, c daemon.Caller, in wire.Binding) (out wire.Empty, err error) {
 		wt, err := in.Worktree.Worktree()
 		if err != nil {
 			return out, err
 		}
 		return out, c.BindRepository(ctx, wt, in.RepositoryID)
 	})
-	on(s, wire.Policy, "Read the accepted policy", func(ctx context.Context, c daemon.Caller, in wire.OfRepository) (out wire.PolicyFound, err error) {
+	on(s, wire.Policy, readers, "Read the accepted policy", func(ctx context.Context, c daemon.Caller, in wire.OfRepository) (out wire.PolicyFound, err error) {
 		out.Policy, out.Found, err = c.Policy(ctx, in.RepositoryID)
 		return out, err
 	})
-	on(s, wire.AcceptPolicy, "Accept a policy (operator)", func(ctx context.Context, c daemon.Caller, in wire.Acceptance) (out wire.Empty, err error) {
+	on(s, wire.AcceptPolicy, operators, "Accept a policy (operator)", func(ctx context.Context, c daemon.Caller, in wire.Acceptance) (out wire.Empty, err error) {
 		return out, c.AcceptPolicy(ctx, in.RepositoryID, in.Files, in.Digest)
 	})
-	on(s, wire.Gate, "Judge the required claims", func(ctx context.Context, c daemon.Caller, in wire.GateQuery) (out wire.Report, err error) {
+	on(s, wire.Gate, readers, "Judge the required claims", func(ctx context.Context, c daemon.Caller, in wire.GateQuery) (out wire.Report, err error) {
 		q, err := in.Query()
 		if err != nil {
 			return out, err
@@ -172,7 +174,7 @@ func (s *Server) registerStore() {
 		out.Report, err = c.Gate(ctx, q)
 		return out, err
 	})
-	on(s, wire.Summary, "Judge, and sign a verification summary (operator)", func(ctx context.Context, c daemon.Caller, in wire.GateQuery) (out wire.Report, err error) {
+	on(s, wire.Summary, operators, "Judge, and sign a verification summary (operator)", func(ctx context.Context, c daemon.Caller, in wire.GateQuery) (out wire.Report, err error) {
 		q, err := in.Query()
 		if err != nil {
 			return out, err
@@ -180,91 +182,91 @@ func (s *Server) registerStore() {
 		out.Report, out.Envelope, err = c.Summary(ctx, q)
 		return out, err
 	})
-	on(s, wire.VerifyLog, "Verify the whole log (operator)", func(ctx context.Context, c daemon.Caller, _ wire.Empty) (out wire.Entries, err error) {
+	on(s, wire.VerifyLog, operators, "Verify the whole log (operator)", func(ctx context.Context, c daemon.Caller, _ wire.Empty) (out wire.Entries, err error) {
 		out.Entries, err = c.VerifyLog(ctx)
 		return out, err
 	})
 }
 
 func (s *Server) registerEvidence() {
-	on(s, wire.RecordOpened, "Record an opened number (lane)", func(ctx context.Context, c daemon.Caller, in wire.Envelope) (out wire.Empty, err error) {
+	on(s, wire.RecordOpened, recorders, "Record an opened number (lane)", func(ctx context.Context, c daemon.Caller, in wire.Envelope) (out wire.Empty, err error) {
 		return out, c.RecordOpened(ctx, in.Envelope)
 	})
-	on(s, wire.RecordReceipt, "Record a receipt (lane)", func(ctx context.Context, c daemon.Caller, in wire.Envelope) (out wire.Sealed, err error) {
+	on(s, wire.RecordReceipt, recorders, "Record a receipt (lane)", func(ctx context.Context, c daemon.Caller, in wire.Envelope) (out wire.Sealed, err error) {
 		out.Seal, err = c.RecordReceipt(ctx, in.Envelope)
 		return out, err
 	})
-	on(s, wire.BindClaim, "Bind a claim to a recorded receipt (lane)", func(ctx context.Context, c daemon.Caller, in wire.ClaimBinding) (out wire.Ledger, err error) {
+	on(s, wire.BindClaim, recorders, "Bind a claim to a recorded receipt (lane)", func(ctx context.Context, c daemon.Caller, in wire.ClaimBinding) (out wire.Ledger, err error) {
 		out.Ledger, err = c.Bind(ctx, in.Binding())
 		return out, err
 	})
-	on(s, wire.Receipt, "Read a receipt as it was recorded", func(ctx context.Context, c daemon.Caller, in wire.Sealed) (out wire.Envelope, err error) {
+	on(s, wire.Receipt, readers, "Read a receipt as it was recorded", func(ctx context.Context, c daemon.Caller, in wire.Sealed) (out wire.Envelope, err error) {
 		out.Envelope, err = c.Receipt(ctx, in.Seal)
 		return out, err
 	})
-	on(s, wire.Receipts, "List receipts of a repository", func(ctx context.Context, c daemon.Caller, in wire.ReceiptQuery) (out wire.ReceiptList, err error) {
+	on(s, wire.Receipts, readers, "List receipts of a repository", func(ctx context.Context, c daemon.Caller, in wire.ReceiptQuery) (out wire.ReceiptList, err error) {
 		out.Receipts, err = c.Receipts(ctx, in.RepositoryID, in.Filter)
 		return out, err
 	})
-	on(s, wire.Explain, "Explain a receipt or a hole (operator)", func(ctx context.Context, c daemon.Caller, in wire.Explanation) (out wire.Empty, err error) {
+	on(s, wire.Explain, operators, "Explain a receipt or a hole (operator)", func(ctx context.Context, c daemon.Caller, in wire.Explanation) (out wire.Empty, err error) {
 		return out, c.Explain(ctx, in.Name, in.Reason)
 	})
-	on(s, wire.Attestable, "Look at what an attestation would be about", func(ctx context.Context, c daemon.Caller, in daemon.AttestQuery) (daemon.Attestable, error) {
+	on(s, wire.Attestable, readers, "Look at what an attestation would be about", func(ctx context.Context, c daemon.Caller, in daemon.AttestQuery) (daemon.Attestable, error) {
 		return c.Attestable(ctx, in)
 	})
-	on(s, wire.Attest, "Attest the bytes of a pin (operator)", func(ctx context.Context, c daemon.Caller, in wire.Attestation) (out wire.Attested, err error) {
+	on(s, wire.Attest, operators, "Attest the bytes of a pin (operator)", func(ctx context.Context, c daemon.Caller, in wire.Attestation) (out wire.Attested, err error) {
 		out.Position, out.Fresh, err = c.Attest(ctx, in.Query, in.Digest)
 		return out, err
 	})
-	on(s, wire.RevokeAttestation, "Take attestations back (operator)", func(ctx context.Context, c daemon.Caller, in wire.AttestationRevocation) (out wire.Positions, err error) {
+	on(s, wire.RevokeAttestation, operators, "Take attestations back (operator)", func(ctx context.Context, c daemon.Caller, in wire.AttestationRevocation) (out wire.Positions, err error) {
 		out.Positions, err = c.RevokeAttestation(ctx, in.RepositoryID, in.CheckID, in.Position)
 		return out, err
 	})
-	on(s, wire.Closure, "Read what an attested closure has", func(ctx context.Context, c daemon.Caller, in wire.ClosureDigest) (wire.ClosureKnown, error) {
+	on(s, wire.Closure, recorders, "Read what an attested closure has", func(ctx context.Context, c daemon.Caller, in wire.ClosureDigest) (wire.ClosureKnown, error) {
 		parts, files, err := c.Closure(ctx, in.SHA256)
 		return wire.ClosureKnown{Known: parts != nil, Parts: append([]allowlist.ClosurePart{}, parts...), Files: append([]byte{}, files...)}, err
 	})
-	on(s, wire.Attestations, "List the attestations of a repository", func(ctx context.Context, c daemon.Caller, in wire.OfRepository) (out wire.AttestationList, err error) {
+	on(s, wire.Attestations, readers, "List the attestations of a repository", func(ctx context.Context, c daemon.Caller, in wire.OfRepository) (out wire.AttestationList, err error) {
 		out.Attestations, err = c.Attestations(ctx, in.RepositoryID)
 		return out, err
 	})
 }
 
 func (s *Server) registerPeople() {
-	on(s, wire.EnrolLane, "Enrol a lane (operator)", func(ctx context.Context, c daemon.Caller, in wire.Lane) (out wire.Empty, err error) {
+	on(s, wire.EnrolLane, operators, "Enrol a lane (operator)", func(ctx context.Context, c daemon.Caller, in wire.Lane) (out wire.Empty, err error) {
 		key, err := seal.ParsePublicKey([]byte(in.PublicKey))
 		if err != nil {
 			return out, problem.Wrap(problem.Invalid, err, "enrol the lane", "give its public key, as PEM")
 		}
 		return out, c.EnrolLane(ctx, daemon.LaneSpec{LaneID: in.LaneID, PublicKey: key, Class: in.Class})
 	})
-	on(s, wire.RevokeLane, "End a lane's key (operator)", func(ctx context.Context, c daemon.Caller, in wire.LaneRevocation) (out wire.LaneList, err error) {
+	on(s, wire.RevokeLane, operators, "End a lane's key (operator)", func(ctx context.Context, c daemon.Caller, in wire.LaneRevocation) (out wire.LaneList, err error) {
 		out.Lanes, err = c.RevokeLane(ctx, in.LaneID, in.Kind, in.Since)
 		return out, err
 	})
-	on(s, wire.Lanes, "List the lanes", func(ctx context.Context, c daemon.Caller, _ wire.Empty) (out wire.LaneList, err error) {
+	on(s, wire.Lanes, readers, "List the lanes", func(ctx context.Context, c daemon.Caller, _ wire.Empty) (out wire.LaneList, err error) {
 		out.Lanes, err = c.Lanes(ctx)
 		return out, err
 	})
-	on(s, wire.CheckMint, "Say whether a token may be minted (operator)", func(ctx context.Context, c daemon.Caller, in wire.Token) (out wire.Empty, err error) {
+	on(s, wire.CheckMint, operators, "Say whether a token may be minted (operator)", func(ctx context.Context, c daemon.Caller, in wire.Token) (out wire.Empty, err error) {
 		spec, err := in.Spec()
 		if err != nil {
 			return out, err
 		}
 		return out, c.CheckMint(ctx, spec)
 	})
-	on(s, wire.RecordToken, "Make a token count, by its hash (operator)", func(ctx context.Context, c daemon.Caller, in wire.Token) (out daemon.TokenInfo, err error) {
+	on(s, wire.RecordToken, operators, "Make a token count, by its hash (operator)", func(ctx context.Context, c daemon.Caller, in wire.Token) (out daemon.TokenInfo, err error) {
 		spec, err := in.Spec()
 		if err != nil {
 			return out, err
 		}
 		return c.RecordToken(ctx, spec, in.SHA256)
 	})
-	on(s, wire.Tokens, "List the tokens (operator)", func(ctx context.Context, c daemon.Caller, _ wire.Empty) (out wire.TokenList, err error) {
+	on(s, wire.Tokens, operators, "List the tokens (operator)", func(ctx context.Context, c daemon.Caller, _ wire.Empty) (out wire.TokenList, err error) {
 		out.Tokens, err = c.Tokens(ctx)
 		return out, err
 	})
-	on(s, wire.RevokeToken, "End a token (operator)", func(ctx context.Context, c daemon.Caller, in wire.TokenID) (out wire.Count, err error) {
+	on(s, wire.RevokeToken, operators, "End a token (operator)", func(ctx context.Context, c daemon.Caller, in wire.TokenID) (out wire.Count, err error) {
 		out.Count, err = c.RevokeToken(ctx, in.ID)
 		return out, err
 	})

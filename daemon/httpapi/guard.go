@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"striatum/daemon"
 	"striatum/daemon/wire"
@@ -32,35 +33,71 @@ func (s *Server) admit(ctx context.Context, c *call, r *http.Request) error {
 	}
 	c.route = route
 	if route == wire.Health || route == wire.Ready {
+		if r.ContentLength != 0 {
+			return problem.New(problem.Usage, serve, "this call has no body", "")
+		}
 		return nil
 	}
 	var err error
 	if c.principal, err = s.principal(ctx, c.peer, r.Header); err != nil {
 		return err
 	}
+	if c.principal.Kind == daemon.Session && !c.peer.known {
+		c.answer.Header().Set("Connection", "close")
+	}
 	if r.Header.Get("Content-Type") != "application/json" {
 		return problem.New(problem.Usage, serve, "its content type is not application/json", "")
 	}
-	select {
-	case s.calls <- struct{}{}:
-		c.counted = true
-	default:
-		return problem.New(problem.Indeterminate, serve, fmt.Sprintf("%d calls are running, as many as may at once", MaxCalls), "try again")
-	}
-	body, err := io.ReadAll(http.MaxBytesReader(c.answer.ResponseWriter, r.Body, wire.MaxRequestBytes))
+	body, err := s.read(c, r)
 	if err != nil {
-		<-s.calls
-		c.counted = false
-		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-			return problem.New(problem.Usage, serve, fmt.Sprintf("it has more than %d bytes", wire.MaxRequestBytes), "")
-		}
-		return problem.New(problem.Usage, serve, "its body did not arrive", "")
+		return err
+	}
+	if c.give, err = s.calls.take(c.principal, c.peer); err != nil {
+		return err
 	}
 	if len(body) == 0 {
 		body = []byte("null") // huma answers no body itself; this is no document either
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	return nil
+}
+
+// read reads the body of a call, in one of the places for that.
+func (s *Server) read(c *call, r *http.Request) ([]byte, error) {
+	most := int64(wire.MaxRequestBytes)
+	if c.principal.Kind == daemon.Session {
+		most = wire.MaxSessionRequestBytes
+	}
+	long := problem.New(problem.Usage, serve, fmt.Sprintf("it has more than the %d bytes of a %s's call", most, c.principal.Kind), "")
+	if !s.audiences[c.route].has(c.principal.Kind) { // the daemon refuses a short one, and says what
+		most = maxForeignBytes
+		long = problem.New(problem.Refused, "call "+c.route, fmt.Sprintf("a %s principal may not do that", c.principal.Kind), "")
+	}
+	if r.ContentLength > most {
+		return nil, long
+	}
+	give, err := s.reads.take(c.principal, c.peer)
+	if err != nil {
+		return nil, err
+	}
+	defer give()
+	body, err := io.ReadAll(http.MaxBytesReader(c.answer.ResponseWriter, r.Body, most))
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return nil, long
+	}
+	if err != nil {
+		return nil, problem.New(problem.Usage, serve, "its body did not arrive", "")
+	}
+	c.read = true
+	return body, nil
+}
+
+// hangUp makes the answer, which goes out at once, the last of its connection. A
+// caller who is still sending a short call can end that, or would not see it.
+func (c *call) hangUp() {
+	c.answer.Header().Set("Connection", "close")
+	// An error would mean that the connection is gone.
+	_ = http.NewResponseController(c.answer.ResponseWriter).SetReadDeadline(time.Now().Add(HangUpTimeout))
 }
 
 // principal says who makes a call. The package comment has the rules.
@@ -103,8 +140,19 @@ func (s *Server) principal(ctx context.Context, from peer, h http.Header) (daemo
 			return refused(fmt.Sprintf("uid %d could read the store, and this one is isolated", from.uid), "run the session as another user")
 		case from.known && !s.sessions.add(from.uid):
 			return refused("too many users hold sessions' tokens", "start the daemon again")
+		case from.known:
+			first, ok := s.holders.bind(seal.SHA256Hex([]byte(token)), from.uid)
+			if !ok {
+				return refused("too many sessions' tokens were presented", "start the daemon again")
+			}
+			if first != from.uid {
+				return refused("another user presented this session's token before", "mint one for each user; one that was read by another is ended with `striatum token revoke`")
+			}
 		}
 	case daemon.Lane:
+		if from.known {
+			s.lanes.add(from.uid) // one too many has no place that is kept for it
+		}
 	case daemon.Local:
 		return refused("its token names nobody", "")
 	}
@@ -148,6 +196,36 @@ func (u *uids) add(uid uint32) bool {
 	}
 	u.set[uid] = true
 	return true
+}
+
+// favoured says whether a uid may take the last connections of a socket.
+func (s *Server) favoured(uid uint32) bool {
+	return !s.sessions.has(uid) && (uid == 0 || slices.Contains(s.cfg.OperatorUIDs, uid) || s.lanes.has(uid))
+}
+
+// holders are the users that presented sessions' tokens first, by the token's
+// SHA-256.
+type holders struct {
+	mu  sync.Mutex
+	set map[string]uint32
+}
+
+// bind returns who presented a token first: uid, if nobody did. It reports false
+// where too many were.
+func (h *holders) bind(token string, uid uint32) (first uint32, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.set == nil {
+		h.set = map[string]uint32{}
+	}
+	if first, ok = h.set[token]; ok {
+		return first, true
+	}
+	if len(h.set) >= maxSessionTokens {
+		return 0, false
+	}
+	h.set[token] = uid
+	return uid, true
 }
 
 // rescue answers a call whose handler panicked.

@@ -38,6 +38,10 @@ const agent = "STRIATUM_TEST_AGENT"
 func TestMain(m *testing.M) {
 	if call := os.Getenv(agent); call != "" {
 		socket, token, _ := strings.Cut(call, " ")
+		if token == "hold" {
+			hold(socket)
+			os.Exit(0)
+		}
 		c, err := client.Open(context.Background(), socket, token)
 		if err == nil {
 			d, _ := c.Describe(context.Background())
@@ -98,33 +102,75 @@ func TestAnotherUserIsNoOperatorWhateverItHolds(t *testing.T) {
 // unfinished begins a call whose body does not end.
 func (d *desk) unfinished(network, token string) net.Conn {
 	d.Helper()
+	return d.begin(network, wire.Describe, token, 2)
+}
+
+// begin makes a call of which the first byte of a body of length bytes comes.
+func (d *desk) begin(network, path, token string, length int) net.Conn {
+	d.Helper()
 	at := d.socket
 	if network == "tcp" {
 		at = d.tcp
 	}
 	c, err := (&net.Dialer{}).DialContext(d.Context(), network, at)
 	d.must(err)
-	_, err = fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAuthorization: Bearer %s\r\nContent-Length: 2\r\n\r\n{", wire.Describe, token)
+	_, err = fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n{", path, token, length)
 	d.must(err)
 	return c
 }
 
-func TestACallTooManyIsToldAtOnce(t *testing.T) {
-	d := newDesk(t, nil)
-	se, op := d.session(), d.operator()
-	var held []net.Conn
-	for range httpapi.MaxCalls + 4 { // a call below may take the place of one
-		held = append(held, d.unfinished("tcp", se))
+// rest returns what the server answered on c before it closed it.
+func (d *desk) rest(c net.Conn) string {
+	d.Helper()
+	data, err := io.ReadAll(c)
+	if err != nil && !errors.Is(err, syscall.ECONNRESET) { // as it is where bytes were not read
+		d.Error(err)
 	}
-	// The server may still be reading the last of them.
-	var a answer
+	d.must(c.Close())
+	return string(data)
+}
+
+// lane returns a lane's token.
+func (d *desk) lane() string {
+	d.Helper()
+	d.must(d.EnrolLane(d.Context(), operator(), daemon.LaneSpec{LaneID: "lane-1", PublicKey: receipttest.Key(d.TB, 1).Public(), Class: seal.ClassShared}))
+	token, _ := d.token(daemon.TokenSpec{Kind: daemon.Lane, LaneID: "lane-1"})
+	return token
+}
+
+// until calls as the holder of a token until the answer has a status.
+func (d *desk) until(status int, token string) (a answer) {
+	d.Helper()
 	for range 1000 {
-		if a = d.describe(op); a.status != 200 {
-			break
+		if a = d.send("tcp", http.MethodPost, wire.Describe, strings.NewReader("{}"), "Authorization", "Bearer "+token); a.status == status {
+			return a
 		}
 	}
-	if p := a.problem(t); a.status != 503 || p.Kind != "indeterminate" || !strings.Contains(p.Why, "as many as may at once") {
-		t.Errorf("got %d %+v", a.status, p)
+	d.Errorf("got %d, want %d", a.status, status)
+	return a
+}
+
+func TestSessionsTakeNoPlaceOfAnotherKind(t *testing.T) {
+	d := newDesk(t, nil)
+	op, lane, last := d.operator(), d.lane(), d.session()
+	var held []net.Conn
+	for range httpapi.MaxSessionsReads / httpapi.MaxSessionCalls {
+		se := d.session()
+		for range httpapi.MaxSessionCalls {
+			held = append(held, d.unfinished("tcp", se))
+		}
+		// It has what one session gets, and the others have theirs.
+		if p := d.until(503, se).problem(t); p.Kind != "indeterminate" || !strings.Contains(p.Why, "as many as may at once") {
+			t.Errorf("got %+v", p)
+		}
+	}
+	if p := d.until(503, last).problem(t); !strings.Contains(p.Why, "64 calls of sessions") {
+		t.Errorf("got %+v", p)
+	}
+	for _, token := range []string{op, lane} {
+		if a := d.describe(token); a.status != 200 {
+			t.Errorf("sessions hold the place of another: %d %s", a.status, a.body)
+		}
 	}
 	if a := d.send("unix", http.MethodGet, wire.Health, nil); a.status != 200 {
 		t.Errorf("health takes a place: %d", a.status)
@@ -132,12 +178,133 @@ func TestACallTooManyIsToldAtOnce(t *testing.T) {
 	for _, c := range held {
 		d.must(c.Close())
 	}
-	for range 1000 {
-		if a = d.describe(op); a.status == 200 {
+	d.until(200, last)
+}
+
+func TestACallWithoutAPlaceIsAnsweredAtOnceAndTheLastOfItsConnection(t *testing.T) {
+	d := newDesk(t, nil)
+	se, other := d.session(), d.session()
+	var held []net.Conn
+	for range httpapi.MaxSessionCalls {
+		held = append(held, d.unfinished("tcp", se))
+	}
+	d.until(503, se)
+	if got := d.rest(d.unfinished("tcp", se)); !strings.HasPrefix(got, "HTTP/1.1 503 ") || !strings.Contains(got, "8 calls of one session are being read") {
+		t.Errorf("got %q", got)
+	}
+	d.until(200, other)
+	for _, c := range held {
+		d.must(c.Close())
+	}
+}
+
+func TestNoLongCallIsReadThatIsNotForItsCaller(t *testing.T) {
+	d := newDesk(t, nil)
+	se, op, lane := d.session(), d.operator(), d.lane()
+	for _, tt := range []struct {
+		name, path, token string
+		length            int
+		want, why         string
+	}{
+		{"an operator's that is long", wire.Gate, op, wire.MaxRequestBytes + 1, "400", "more than the 8388608 bytes"},
+		{"a session's of an operator", wire.AcceptPolicy, se, 64<<10 + 1, "403", "a session principal may not do that"},
+		{"a session's of a lane", wire.RecordReceipt, se, 64<<10 + 1, "403", "a session principal may not do that"},
+		{"a lane's of an operator", wire.VerifyLog, lane, 64<<10 + 1, "403", "a lane principal may not do that"},
+		{"a session's that is long", wire.Gate, se, wire.MaxSessionRequestBytes + 1, "400", "more than the 1048576 bytes"},
+		{"nobody's", wire.Gate, "x", 2, "403", "it is not a token"},
+	} {
+		if got := d.rest(d.begin("unix", tt.path, tt.token, tt.length)); !strings.HasPrefix(got, "HTTP/1.1 "+tt.want) || !strings.Contains(got, tt.why) {
+			t.Errorf("%s: got %q", tt.name, got)
+		}
+	}
+	long := `{"floor":"designed","run_id":"` + strings.Repeat("x", wire.MaxSessionRequestBytes) + `"}`
+	if a := d.send("unix", http.MethodPost, wire.Gate, strings.NewReader(long), "Authorization", "Bearer "+lane); a.status != 400 || strings.Contains(string(a.body), "more than") {
+		t.Errorf("a lane's: got %d %s", a.status, a.body)
+	}
+}
+
+func TestASessionsTokenIsOfTheUserWhoPresentsItFirst(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root becomes another user")
+	}
+	d := newDesk(t, nil)
+	se := d.session()
+	for _, tt := range []struct {
+		uid  uint32
+		want string
+	}{{54321, "let in as session"}, {54322, "another user presented this session's token before"}, {54321, "let in as session"}} {
+		if got := d.callAs(tt.uid, se); !strings.Contains(got, tt.want) {
+			t.Errorf("uid %d: got %q, want %q", tt.uid, got, tt.want)
+		}
+	}
+}
+
+func TestUsersOfSessionsLeaveConnectionsToOperatorsAndLanes(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root becomes another user")
+	}
+	const first, lanes = 54321, 54320
+	d := newDesk(t, nil)
+	op, lane, se := d.operator(), d.lane(), d.session()
+	if got := d.callAs(lanes, lane); !strings.Contains(got, "let in as lane") {
+		t.Errorf("the lane: %q", got)
+	}
+	users := (httpapi.MaxConnections - httpapi.KeptConnections) / httpapi.MaxConnectionsOfUID
+	for i := range users {
+		d.holdAs(uint32(first + i))
+	}
+	if got := d.callAs(uint32(first+users), se); strings.Contains(got, "let in") {
+		t.Errorf("one more user was let in: %q", got)
+	}
+	if a := d.describe(op); a.status != 200 {
+		t.Errorf("the operator: %d %s", a.status, a.body)
+	}
+	if got := d.callAs(lanes, lane); !strings.Contains(got, "let in as lane") {
+		t.Errorf("the lane: %q", got)
+	}
+}
+
+// holdAs holds as many connections as a user may have until the test ends.
+func (d *desk) holdAs(uid uint32) {
+	d.Helper()
+	cmd := exec.CommandContext(context.WithoutCancel(d.Context()), "/proc/self/exe") // it ends with its input
+	cmd.Env = []string{agent + "=" + d.socket + " hold"}
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+	in, err := cmd.StdinPipe()
+	d.must(err)
+	out, err := cmd.StdoutPipe()
+	d.must(err)
+	d.must(cmd.Start())
+	d.Cleanup(func() {
+		if err := errors.Join(in.Close(), cmd.Wait()); err != nil {
+			d.Error(err)
+		}
+	})
+	line := make([]byte, len("held\n"))
+	if _, err := io.ReadFull(out, line); err != nil || string(line) != "held\n" {
+		d.Errorf("%q, %v", line, err)
+	}
+}
+
+// hold begins as many calls as a user may have connections, and keeps them until
+// its input ends.
+func hold(socket string) {
+	for range httpapi.MaxConnectionsOfUID {
+		c, err := (&net.Dialer{}).DialContext(context.Background(), "unix", socket)
+		if err == nil {
+			_, err = io.WriteString(c, "GET "+wire.Health+" HTTP/1.1\r\nHost: x\r\n\r\n")
+		}
+		if err == nil {
+			_, err = io.ReadFull(c, make([]byte, len("HTTP/1.1 200")))
+		}
+		if err != nil {
+			fmt.Println(err)
 			return
 		}
 	}
-	t.Errorf("the places are not given back: %d", a.status)
+	fmt.Println("held")
+	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
 func TestAUserHasSoManyConnections(t *testing.T) {
@@ -524,11 +691,11 @@ func TestWhatTheDatabaseSaysStaysInTheLog(t *testing.T) {
 			s.Store = failing{s.Store, fmt.Errorf("connect to postgres://u:hunter2@db: %w", tt.err)}
 		})
 		for _, path := range []string{wire.Ready, wire.Lanes} {
-			method := http.MethodPost
+			method, body := http.MethodPost, "{}"
 			if path == wire.Ready {
-				method = http.MethodGet
+				method, body = http.MethodGet, ""
 			}
-			a := d.send("unix", method, path, strings.NewReader("{}"))
+			a := d.send("unix", method, path, strings.NewReader(body))
 			if p := a.problem(t); a.status != tt.status || p.Kind != tt.kind || strings.Contains(string(a.body), "hunter2") {
 				t.Errorf("%v: got %d %+v", tt.err, a.status, p)
 			}

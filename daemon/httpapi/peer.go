@@ -29,60 +29,53 @@ func withPeer(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// listener bounds the connections of a listener, and of each user of it.
+// listener bounds the connections of a listener, of each user of it, and of all
+// users that are not favoured.
 type listener struct {
 	net.Listener
-	slots chan struct{}
-	mu    sync.Mutex
-	ofUID map[uint32]int
-	done  chan struct{}
-	once  sync.Once
+	favoured func(uid uint32) bool
+	mu       sync.Mutex
+	open     int
+	ofUID    map[uint32]int
 }
 
-func newListener(l net.Listener) *listener {
-	return &listener{Listener: l, slots: make(chan struct{}, MaxConnections), ofUID: map[uint32]int{}, done: make(chan struct{})}
+func newListener(l net.Listener, favoured func(uid uint32) bool) *listener {
+	return &listener{Listener: l, favoured: favoured, ofUID: map[uint32]int{}}
 }
 
-// Close implements net.Listener.
-func (l *listener) Close() error {
-	l.once.Do(func() { close(l.done) })
-	return l.Listener.Close()
-}
-
-// Accept waits for a place, then for a connection. One whose peer the kernel does
-// not name, and one too many of a user, is closed.
+// Accept waits for a connection. One whose peer the kernel does not name, and one
+// too many, is closed: nothing was said on it.
 func (l *listener) Accept() (net.Conn, error) {
-	select {
-	case l.slots <- struct{}{}:
-	case <-l.done:
-		return nil, net.ErrClosed
-	}
 	for {
 		c, err := l.Listener.Accept()
 		if err != nil {
-			<-l.slots
 			return nil, err
 		}
 		var p peer
 		if u, ok := c.(*net.UnixConn); ok {
 			if p, err = readPeer(u); err != nil {
-				_ = c.Close() // nothing was said on it
+				_ = c.Close()
 				continue
 			}
 		}
 		if l.take(p) {
 			return &conn{Conn: c, peer: p, from: l}, nil
 		}
-		_ = c.Close() // likewise
+		_ = c.Close()
 	}
 }
 
 func (l *listener) take(p peer) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if p.known && l.ofUID[p.uid] >= MaxConnectionsOfUID {
+	most := MaxConnections
+	if p.known && !l.favoured(p.uid) {
+		most -= KeptConnections
+	}
+	if l.open >= most || p.known && l.ofUID[p.uid] >= MaxConnectionsOfUID {
 		return false
 	}
+	l.open++
 	l.ofUID[p.uid]++
 	return true
 }
@@ -93,7 +86,7 @@ func (l *listener) give(p peer) {
 	if l.ofUID[p.uid]--; l.ofUID[p.uid] == 0 {
 		delete(l.ofUID, p.uid)
 	}
-	<-l.slots
+	l.open--
 }
 
 // conn is a connection that gives its place back when it is closed.

@@ -19,8 +19,18 @@
 //
 // # Bounds
 //
-// The constants of this file and of package wire; docs/limits.md lists them. A
-// call that finds every place taken is told so at once and not queued.
+// The constants of this file and of package wire; docs/limits.md lists them.
+//
+//   - A call takes a place to be read in, and one to be carried out in once its body
+//     is there. Sessions, lanes, and operators have places of their own, and each
+//     session and each uid of sessions has a few of the sessions'. A call that finds
+//     none is told so at once and not queued.
+//   - A long call that is not for its principal is not read, a session's is smaller,
+//     and its token is bound to the uid that presents it first.
+//   - Of the connections of a socket some are for root, operators and uids that
+//     have presented a lane's token alone. On the port the kernel names nobody:
+//     whoever reaches it can hold its connections. A session's call is the last of
+//     its connection there.
 package httpapi
 
 import (
@@ -43,18 +53,26 @@ import (
 
 // The bounds of the server.
 const (
-	MaxConnections       = 256 // of one listener; more wait to be accepted
+	MaxConnections       = 256 // of one listener; more are closed at once
+	KeptConnections      = 32  // of a socket's, those that sessions' uids never take
 	MaxConnectionsOfUID  = 16  // more are closed at once
-	MaxCalls             = 32  // at once
+	MaxSessionsReads     = 64  // sessions' calls that are read at once
+	MaxSessionsCalls     = 32  // sessions' calls that are carried out at once
+	MaxSessionCalls      = 8   // of each session, and each uid, of either
+	MaxLaneCalls         = 16  // lanes' calls at once, of either
+	MaxOperatorCalls     = 16  // operators' and local users' calls at once, of either
 	MaxHeaderBytes       = 16 << 10
 	HeaderTimeout        = 5 * time.Second
 	BodyTimeout          = 30 * time.Second
 	CallTimeout          = 50 * time.Second
 	AnswerTimeout        = 2 * time.Minute // from the end of the header
 	IdleTimeout          = 2 * time.Minute
+	HangUpTimeout        = 2 * time.Second // from an answer to a call that is not read
 	StopTimeout          = 10 * time.Second
 	maxSessionUIDs       = 4096
+	maxSessionTokens     = 65536
 	requestIDBytes       = 8
+	maxForeignBytes      = 64 << 10 // of a call that is not for its caller
 	maxAuthorizationText = 256
 )
 
@@ -77,16 +95,24 @@ type Config struct {
 
 // Server serves the service.
 type Server struct {
-	cfg      Config
-	mux      *http.ServeMux
-	api      huma.API
-	calls    chan struct{}
-	sessions uids
+	cfg Config
+	mux *http.ServeMux
+	api huma.API
+	// audiences are those of the routes that take a document.
+	audiences map[string]audience
+	reads     *places
+	calls     *places
+	sessions  uids
+	holders   holders
+	lanes     uids
 }
 
 // New returns a Server.
 func New(cfg Config) *Server {
-	s := &Server{cfg: cfg, mux: http.NewServeMux(), calls: make(chan struct{}, MaxCalls)}
+	s := &Server{
+		cfg: cfg, mux: http.NewServeMux(), audiences: map[string]audience{},
+		reads: newPlaces("being read", MaxSessionsReads), calls: newPlaces("running", MaxSessionsCalls),
+	}
 	config := huma.Config{
 		OpenAPI: &huma.OpenAPI{
 			OpenAPI: "3.1.0",
@@ -123,7 +149,7 @@ func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 	}
 	ended := make(chan error, len(listeners))
 	for _, l := range listeners {
-		go func() { ended <- server.Serve(newListener(l)) }()
+		go func() { ended <- server.Serve(newListener(l, s.favoured)) }()
 	}
 	var err error
 	keep := func(e error) {
@@ -162,11 +188,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), CallTimeout)
 	defer cancel()
 	if err := s.admit(ctx, c, r); err != nil {
+		if r.ContentLength != 0 && !c.read {
+			c.hangUp()
+		}
 		c.fail(err)
 		return
 	}
-	if c.counted {
-		defer func() { <-s.calls }()
+	if c.give != nil {
+		defer c.give()
 	}
 	s.mux.ServeHTTP(&c.answer, r.WithContext(context.WithValue(ctx, callKey{}, c)))
 }
@@ -178,7 +207,8 @@ type call struct {
 	peer      peer
 	route     string
 	principal daemon.Principal
-	counted   bool // it takes one of MaxCalls
+	read      bool   // all of its body
+	give      func() // gives its place back, if it has one
 	answer    answer
 	fault     error // what the log says, and the caller may not read
 }

@@ -26,9 +26,10 @@ import (
 
 // The bounds of a call.
 const (
-	MaxRequestBytes  = 8 << 20
-	MaxResponseBytes = 64 << 20
-	MaxDepth         = 32
+	MaxRequestBytes        = 8 << 20
+	MaxSessionRequestBytes = 1 << 20 // of a session
+	MaxResponseBytes       = 64 << 20
+	MaxDepth               = 32
 )
 
 // The paths of the calls.
