@@ -257,6 +257,11 @@ func (c Caller) RevokeLane(ctx context.Context, laneID, kind string, since int64
 	return c.s.RevokeLane(ctx, c.p, laneID, kind, since)
 }
 
+// TrustedLanes returns what a trust file is to say of the lanes.
+func (c Caller) TrustedLanes(ctx context.Context, most int) ([]TrustedLane, error) {
+	return c.s.TrustedLanes(ctx, c.p, most)
+}
+
 // VerifyLog reads the whole log, so it is for local users and operators.
 func (c Caller) VerifyLog(ctx context.Context) (int64, error) {
 	if err := c.p.mustBe("verify the log", Local, Operator); err != nil {

@@ -3,9 +3,11 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"striatum/gate"
 	"striatum/internal/problem"
+	"striatum/receipt"
 	"striatum/seal"
 	"striatum/store"
 	"striatum/workflow"
@@ -249,6 +251,117 @@ func (s *Service) RevokeLane(ctx context.Context, p Principal, laneID, kind stri
 		return err
 	})
 	return out, err
+}
+
+// TrustedLane is a lane as a trust file names it. Receipts are the seals, sorted,
+// of what a revoked lane's key signed and the store has from before Since; Left is
+// how many older ones are too many to name.
+type TrustedLane struct {
+	LaneInfo
+	Receipts []string `json:"receipts,omitempty"`
+	Left     int      `json:"left"`
+}
+
+// TrustedLanes returns what a trust file is to say of the lanes. Of the revoked
+// ones' receipts it names the newest, most at most.
+func (s *Service) TrustedLanes(ctx context.Context, p Principal, most int) (out []TrustedLane, err error) {
+	const what = "read what may be trusted"
+	if err := p.mustBe(what, Operator); err != nil {
+		return nil, err
+	}
+	if most < 0 || most > MaxTrustedReceipts {
+		return nil, problem.New(problem.Usage, what, fmt.Sprintf("%d receipts are more than %d", most, MaxTrustedReceipts), "")
+	}
+	err = s.view(ctx, what, func(r store.Reader) error {
+		all, err := lanes(ctx, r)
+		if err != nil {
+			return err
+		}
+		out = make([]TrustedLane, 0, len(all))
+		revoked := map[string]int{}
+		for i, l := range all {
+			out = append(out, TrustedLane{LaneInfo: l})
+			if l.Revoked != "" {
+				revoked[l.KeyID] = i
+			}
+		}
+		if len(revoked) == 0 {
+			return nil
+		}
+		ring, err := KeyringOf(all)
+		if err != nil {
+			return err
+		}
+		return nameReceipts(ctx, r, ring, out, revoked, most)
+	})
+	return out, err
+}
+
+// MaxTrustedReceipts bounds what TrustedLanes names.
+const MaxTrustedReceipts = 10_000
+
+// nameReceipts walks the log for what the keys of revoked signed while they
+// counted: revoked has their places in out.
+func nameReceipts(ctx context.Context, r store.Reader, ring seal.Keyring, out []TrustedLane, revoked map[string]int, most int) error {
+	type named struct {
+		lane int
+		seal string
+	}
+	var newest []named
+	for page := (store.Page{}); ; {
+		rows, err := r.Log(ctx, page)
+		if err != nil {
+			return err
+		}
+		for _, row := range rows {
+			page.After = row.Entry.Position
+			if row.Entry.Kind != string(store.KindReceipt) {
+				continue
+			}
+			v, err := receiptOf(ctx, r, row.Record, ring)
+			if err != nil {
+				return err
+			}
+			i, ok := revoked[v.Key().Public.ID()]
+			if !ok || row.Entry.Position < out[i].Position || row.Entry.Position >= out[i].Since {
+				continue
+			}
+			if newest = append(newest, named{i, v.Seal()}); len(newest) > most {
+				out[newest[0].lane].Left++
+				newest = newest[1:]
+			}
+		}
+		if len(rows) == 0 {
+			break
+		}
+	}
+	for _, n := range newest {
+		out[n.lane].Receipts = append(out[n.lane].Receipts, n.seal)
+	}
+	for i := range out {
+		slices.Sort(out[i].Receipts)
+	}
+	return nil
+}
+
+// receiptOf opens the receipt that a record of the log is about.
+func receiptOf(ctx context.Context, r store.Reader, record []byte, ring seal.Keyring) (receipt.Verified, error) {
+	var row store.Receipt
+	if err := seal.Decode(record, &row, seal.Limits{}); err != nil {
+		return receipt.Verified{}, fmt.Errorf("%w: a receipt's record: %w", store.ErrCorrupt, err)
+	}
+	envelope, err := r.Blob(ctx, row.EnvelopeSHA256)
+	if err != nil {
+		return receipt.Verified{}, err
+	}
+	v, err := receipt.Open(envelope, ring)
+	if err == nil && v.Seal() != row.Seal {
+		err = fmt.Errorf("its seal is %s", v.Seal())
+	}
+	if err != nil {
+		return receipt.Verified{}, fmt.Errorf("%w: receipt %s: %w", store.ErrCorrupt, row.Seal, err)
+	}
+	return v, nil
 }
 
 // How a lane's key ended. Any other word in the store means compromised.

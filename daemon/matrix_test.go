@@ -154,6 +154,7 @@ func TestMatrixOfPrincipals(t *testing.T) {
 			_, err := c.RevokeLane(d.Context(), "lane-1", daemon.RevokedRetired, 0)
 			return err
 		}},
+		{"TrustedLanes", "", "nnnnnnnyn", func(d *desk, c daemon.Caller) error { _, err := c.TrustedLanes(d.Context(), 1); return err }},
 		{"VerifyLog", "", "ynnnnnnyn", func(d *desk, c daemon.Caller) error { _, err := c.VerifyLog(d.Context()); return err }},
 		{"CheckMint", "the first", "ynnnnnnyn", func(d *desk, c daemon.Caller) error { return c.CheckMint(d.Context(), operatorToken) }},
 		{"CheckMint", "another", "nnnnnnnyn", func(d *desk, c daemon.Caller) error { d.mint(); return c.CheckMint(d.Context(), operatorToken) }},

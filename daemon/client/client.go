@@ -253,6 +253,12 @@ func (c *Client) Lanes(ctx context.Context) ([]daemon.LaneInfo, error) {
 	return r.Lanes, err
 }
 
+// TrustedLanes calls the daemon.
+func (c *Client) TrustedLanes(ctx context.Context, most int) ([]daemon.TrustedLane, error) {
+	r, err := post[wire.TrustedLaneList](ctx, c, wire.TrustedLanes, wire.Most{Receipts: most})
+	return r.Lanes, err
+}
+
 // Keyring makes a keyring of the lanes that the daemon lists.
 func (c *Client) Keyring(ctx context.Context) (seal.Keyring, error) {
 	lanes, err := c.Lanes(ctx)

@@ -248,6 +248,10 @@ func (s *Server) registerPeople() {
 		out.Lanes, err = c.Lanes(ctx)
 		return out, err
 	})
+	on(s, wire.TrustedLanes, operators, "Read what a trust file is to say of the lanes (operator)", func(ctx context.Context, c daemon.Caller, in wire.Most) (out wire.TrustedLaneList, err error) {
+		out.Lanes, err = c.TrustedLanes(ctx, in.Receipts)
+		return out, err
+	})
 	on(s, wire.CheckMint, operators, "Say whether a token may be minted (operator)", func(ctx context.Context, c daemon.Caller, in wire.Token) (out wire.Empty, err error) {
 		spec, err := in.Spec()
 		if err != nil {

@@ -56,6 +56,7 @@ const (
 	EnrolLane         = "/v1/lane/enrol"
 	RevokeLane        = "/v1/lane/revoke"
 	Lanes             = "/v1/lane/list"
+	TrustedLanes      = "/v1/lane/trusted"
 	VerifyLog         = "/v1/log/verify"
 	CheckMint         = "/v1/token/check"
 	RecordToken       = "/v1/token/record"
@@ -360,6 +361,16 @@ type LaneRevocation struct {
 // LaneList answers Lanes and RevokeLane.
 type LaneList struct {
 	Lanes []daemon.LaneInfo `json:"lanes,omitempty"`
+}
+
+// Most asks TrustedLanes how many receipts it is to name.
+type Most struct {
+	Receipts int `json:"receipts"`
+}
+
+// TrustedLaneList answers TrustedLanes.
+type TrustedLaneList struct {
+	Lanes []daemon.TrustedLane `json:"lanes,omitempty"`
 }
 
 // Entries answers VerifyLog.

@@ -4,6 +4,8 @@
 //	store.db         the embedded store (package store/sqlite)
 //	keys/lane.pem    signs receipts and pins      keys/lane.pub     its public key
 //	keys/report.pem  signs verification summaries keys/report.pub   its public key
+//	keys/root.pem    signs trust files            keys/root.pub     its public key
+//	trust_seen.json  the versions of trust files seen
 //	lane/            the lane's own: snapshots, caches, outputs, journal, rehearsals
 //	config.json      settings; may be absent
 //	.lock            held while the home is made

@@ -11,11 +11,15 @@
 //	expires_at      RFC 3339 UTC; from then on the file is refused
 //	keys[]          public_key (PEM, SPKI), role (lane, report), class (shared,
 //	                isolated), lane_id (for the role lane), repositories (ids;
-//	                empty: all), revoked (empty, retired or compromised)
+//	                empty: all), revoked (empty, retired or compromised);
+//	                of a revoked key also since (the place in the operator's log
+//	                from which on nothing counts) and receipts (the seals of those
+//	                that were recorded before it)
 //
 // A reader who has seen a version refuses older ones: Seen remembers them per
-// root key. A revoked key signs nothing for a reader without a log, because only
-// a log can say whether a receipt came before the revocation.
+// root key. Of a revoked key nothing counts but the receipts that the file names:
+// only a log can say whether one came before the revocation, and a receipt's own
+// number and time are the word of whoever holds the key.
 package trust
 
 import (
@@ -35,11 +39,12 @@ const (
 	PayloadType   = "application/vnd.striatum.trust+json"
 )
 
-// MaxBytes is the largest trust file.
-const MaxBytes = 1 << 20
-
-// maxKeys bounds the keys of a trust file.
-const maxKeys = 1000
+// The bounds of a trust file.
+const (
+	MaxBytes    = 4 << 20
+	MaxReceipts = 10_000 // of all keys
+	maxKeys     = 1000
+)
 
 // The errors of Open beside those of package seal, and of Seen.Admit.
 var (
@@ -74,6 +79,8 @@ type Entry struct {
 	LaneID       string     `json:"lane_id"`
 	Repositories []string   `json:"repositories"`
 	Revoked      Revocation `json:"revoked"`
+	Since        int64      `json:"since,omitempty"`
+	Receipts     []string   `json:"receipts,omitempty"` // sorted
 }
 
 // key returns what a keyring needs to know. The public key must parse.
@@ -92,7 +99,11 @@ func Sign(f File, root *seal.PrivateKey) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sign trust file: %w", err)
 	}
-	return seal.Sign(root, PayloadType, payload)
+	env, err := seal.Sign(root, PayloadType, payload)
+	if err == nil && len(env) > MaxBytes {
+		err = fmt.Errorf("sign trust file: %d bytes are more than the limit of %d", len(env), MaxBytes)
+	}
+	return env, err
 }
 
 // Open verifies a trust file with the root's public key. Its errors are
@@ -110,7 +121,7 @@ func Open(envelope []byte, root seal.PublicKey, now time.Time) (File, error) {
 		return File{}, fmt.Errorf("open trust file: %w", err)
 	}
 	var f File
-	if err := seal.Decode(payload, &f, seal.Limits{}); err != nil {
+	if err := seal.Decode(payload, &f, seal.Limits{Bytes: MaxBytes}); err != nil {
 		return File{}, fmt.Errorf("open trust file: %w: %w", ErrInvalid, err)
 	}
 	if err := f.validate(); err != nil {
@@ -138,8 +149,11 @@ func (f File) validate() error {
 	if len(f.Keys) > maxKeys {
 		return fmt.Errorf("keys: %d are more than the limit of %d", len(f.Keys), maxKeys)
 	}
-	seen := map[string]bool{}
+	seen, receipts := map[string]bool{}, 0
 	for i, e := range f.Keys {
+		if receipts += len(e.Receipts); receipts > MaxReceipts {
+			return fmt.Errorf("keys/%d/receipts: the file has more than the limit of %d", i, MaxReceipts)
+		}
 		k, err := e.key()
 		if err == nil {
 			err = e.validate()
@@ -173,6 +187,14 @@ func (e Entry) validate() error {
 	default:
 		return fmt.Errorf("revoked: %q is neither retired nor compromised", e.Revoked)
 	}
+	if e.Since < 0 || e.Revoked == NotRevoked && (e.Since != 0 || len(e.Receipts) > 0) {
+		return errors.New("since, receipts: revoked keys have them")
+	}
+	for i, s := range e.Receipts {
+		if !seal.ValidDigest(s) || i > 0 && s <= e.Receipts[i-1] {
+			return fmt.Errorf("receipts/%d: not a seal, or not after the one before it", i)
+		}
+	}
 	return nil
 }
 
@@ -188,15 +210,15 @@ func (f File) Keyring() seal.Keyring {
 	return seal.NewKeyring(keys...)
 }
 
-// Admits says why a signature by the key does not count for a repository; nil
-// means that it does.
-func (f File) Admits(key seal.PublicKey, repositoryID string) error {
+// Admits says why the receipt of a repository with that seal, which the key
+// signed, does not count; nil means that it does.
+func (f File) Admits(key seal.PublicKey, repositoryID, sealDigest string) error {
 	for _, e := range f.Keys {
 		if e.PublicKey != string(key.PEM()) {
 			continue
 		}
-		if e.Revoked != NotRevoked {
-			return fmt.Errorf("the key is revoked: %s", e.Revoked)
+		if _, named := slices.BinarySearch(e.Receipts, sealDigest); e.Revoked != NotRevoked && !named {
+			return fmt.Errorf("the key is revoked: %s, and the trust file does not name this receipt as one from before that", e.Revoked)
 		}
 		if len(e.Repositories) > 0 && !slices.Contains(e.Repositories, repositoryID) {
 			return fmt.Errorf("the key does not count for repository %q", repositoryID)

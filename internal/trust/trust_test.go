@@ -3,6 +3,7 @@ package trust_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -26,6 +27,9 @@ func key(t testing.TB, seed byte) *seal.PrivateKey {
 
 var now = time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
 
+// early is the seal of a receipt from before the third key was revoked.
+var early, late = strings.Repeat("a", 64), strings.Repeat("b", 64)
+
 func sample(t testing.TB) trust.File {
 	entry := func(seed byte, lane string, class seal.Class) trust.Entry {
 		return trust.Entry{PublicKey: string(key(t, seed).Public().PEM()), Role: seal.RoleLane, Class: class, LaneID: lane, Repositories: []string{}}
@@ -35,7 +39,7 @@ func sample(t testing.TB) trust.File {
 		Keys: []trust.Entry{entry(1, "lane-1", seal.ClassIsolated), entry(2, "lane-2", seal.ClassShared), entry(3, "lane-3", seal.ClassIsolated)},
 	}
 	f.Keys[1].Repositories = []string{"repo-1"}
-	f.Keys[2].Revoked = trust.Compromised
+	f.Keys[2].Revoked, f.Keys[2].Since, f.Keys[2].Receipts = trust.Compromised, 12, []string{early}
 	return f
 }
 
@@ -56,11 +60,13 @@ func TestOpenReturnsWhatTheRootSigned(t *testing.T) {
 		t.Errorf("%d keys", n)
 	}
 	for _, tt := range []struct {
-		seed byte
-		repo string
-		want string
-	}{{1, "any", ""}, {2, "repo-1", ""}, {2, "repo-2", "does not count"}, {3, "repo-1", "revoked: compromised"}, {4, "repo-1", "not in the trust file"}} {
-		err := got.Admits(key(t, tt.seed).Public(), tt.repo)
+		seed             byte
+		repo, seal, want string
+	}{
+		{1, "any", late, ""}, {2, "repo-1", late, ""}, {2, "repo-2", late, "does not count"},
+		{3, "repo-1", late, "revoked: compromised"}, {3, "repo-1", early, ""}, {4, "repo-1", early, "not in the trust file"},
+	} {
+		err := got.Admits(key(t, tt.seed).Public(), tt.repo, tt.seal)
 		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("key %d for %s: %v, want %q", tt.seed, tt.repo, err, tt.want)
 		}
@@ -94,12 +100,22 @@ func TestOpenRefuses(t *testing.T) {
 
 func TestSignRefusesInvalidFiles(t *testing.T) {
 	for name, change := range map[string]func(f *trust.File){
-		"version":       func(f *trust.File) { f.Version = 0 },
-		"expires_at":    func(f *trust.File) { f.ExpiresAt = "" },
-		"role":          func(f *trust.File) { f.Keys[0].Role = seal.RoleRoot },
-		"class":         func(f *trust.File) { f.Keys[0].Class = "" },
-		"lane_id":       func(f *trust.File) { f.Keys[0].LaneID = "" },
-		"revoked":       func(f *trust.File) { f.Keys[0].Revoked = "maybe" },
+		"version":      func(f *trust.File) { f.Version = 0 },
+		"expires_at":   func(f *trust.File) { f.ExpiresAt = "" },
+		"role":         func(f *trust.File) { f.Keys[0].Role = seal.RoleRoot },
+		"class":        func(f *trust.File) { f.Keys[0].Class = "" },
+		"lane_id":      func(f *trust.File) { f.Keys[0].LaneID = "" },
+		"revoked":      func(f *trust.File) { f.Keys[0].Revoked = "maybe" },
+		"since":        func(f *trust.File) { f.Keys[0].Since = 1 },
+		"revoked keys": func(f *trust.File) { f.Keys[0].Receipts = []string{early} },
+		"receipts/1":   func(f *trust.File) { f.Keys[2].Receipts = []string{late, early} },
+		"receipts/0":   func(f *trust.File) { f.Keys[2].Receipts = []string{"x"} },
+		"limit of 10000": func(f *trust.File) {
+			f.Keys[2].Receipts = nil
+			for i := range trust.MaxReceipts + 1 {
+				f.Keys[2].Receipts = append(f.Keys[2].Receipts, fmt.Sprintf("%064x", i))
+			}
+		},
 		"PEM":           func(f *trust.File) { f.Keys[0].PublicKey = "" },
 		"there twice":   func(f *trust.File) { f.Keys[1].PublicKey = f.Keys[0].PublicKey },
 		"limit of 1000": func(f *trust.File) { f.Keys = make([]trust.Entry, 1001) },
@@ -184,5 +200,20 @@ func TestSchemaFits(t *testing.T) {
 	doc = bytes.Replace(doc, []byte(`"revoked":""`), []byte(`"revoked":"perhaps"`), 1)
 	if bad, err := schemacheck.Check(schema, doc); err != nil || len(bad) == 0 {
 		t.Errorf("%v, %v", bad, err)
+	}
+}
+
+func TestAFullFileHasRoom(t *testing.T) {
+	root, f := key(t, 9), sample(t)
+	f.Keys[2].Receipts = nil
+	for i := range trust.MaxReceipts {
+		f.Keys[2].Receipts = append(f.Keys[2].Receipts, fmt.Sprintf("%064x", i))
+	}
+	env, err := trust.Sign(f, root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := trust.Open(env, root.Public(), now); err != nil {
+		t.Error(err)
 	}
 }

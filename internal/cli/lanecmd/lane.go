@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -26,16 +27,18 @@ const maxKeyFile = 16 << 10
 
 // New returns the command with its children.
 func New(f *cli.Factory) *cobra.Command {
-	return cli.Parent("lane", "Enrol, list and revoke lanes",
-		"  striatum lane enrol --key lane.pub --class shared --token-file ~/striatum-operator.token\n  striatum lane list\n  striatum lane revoke lane-1 --retired",
-		newEnrol(f), newList(f), newRevoke(f))
+	return cli.Parent("lane", "Enrol, list and revoke lanes, and publish which to trust",
+		"  striatum lane enrol --key lane.pub --class shared --token-file ~/striatum-operator.token\n  striatum lane list\n  striatum lane revoke lane-1 --retired\n  striatum lane trust --out trust.json",
+		newEnrol(f), newList(f), newRevoke(f), newTrust(f))
 }
 
-// Options are the flags of all three commands.
+// Options are the flags of all commands.
 type Options struct {
 	Key, ID, Class       string
 	Retired, Compromised bool
 	Since                int64
+	Out                  string
+	TTL                  time.Duration
 	TokenFile            string
 	Output               cli.Output
 }

@@ -4,21 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"path/filepath"
 
 	"striatum/internal/cli"
-	"striatum/internal/cli/embedded"
-	"striatum/internal/durable"
-	"striatum/internal/filelock"
 	"striatum/internal/home"
 	"striatum/internal/problem"
 	"striatum/internal/trust"
 	"striatum/seal"
 )
-
-// seenFile, in the home, holds the versions of trust files seen.
-const seenFile = "trust_seen.json"
 
 // trustKeys opens the trust file and refuses it if the home has seen a newer one.
 func trustKeys(ctx context.Context, f *cli.Factory, o verifyOptions) (keys, error) {
@@ -52,7 +44,7 @@ func trustKeys(ctx context.Context, f *cli.Factory, o verifyOptions) (keys, erro
 
 // admitVersion compares a version with the highest that the home has seen and
 // remembers it.
-func admitVersion(ctx context.Context, f *cli.Factory, root seal.PublicKey, version int64) (err error) {
+func admitVersion(ctx context.Context, f *cli.Factory, root seal.PublicKey, version int64) error {
 	dir, err := home.Locate(f.Getenv)
 	if err != nil {
 		return err
@@ -64,30 +56,5 @@ func admitVersion(ctx context.Context, f *cli.Factory, root seal.PublicKey, vers
 	for _, c := range created {
 		f.Streams.Notef("created %s", cli.Escape(c))
 	}
-	path := filepath.Join(h.Dir, seenFile)
-	what := fmt.Sprintf("remember the version in %q", path)
-	release, err := filelock.Lock(ctx, path+".lock")
-	if err != nil {
-		return problem.Wrap(problem.Indeterminate, err, what, "")
-	}
-	defer func() { err = errors.Join(err, release()) }()
-	data, err := embedded.ReadFile(path, 1<<20)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return problem.Wrap(problem.Indeterminate, err, what, "")
-	}
-	seen, err := trust.ParseSeen(data)
-	if err != nil {
-		return problem.Wrap(problem.Invalid, err, what, "restore the file from a backup; moving it away forgets every version seen")
-	}
-	changed, err := seen.Admit(root, version)
-	if err != nil || !changed {
-		return err
-	}
-	if data, err = seen.Encode(); err != nil {
-		return err
-	}
-	if err := durable.WriteFile(path, data, 0o600); err != nil {
-		return problem.Wrap(problem.Indeterminate, err, what, "make the home writable")
-	}
-	return nil
+	return h.SeenTrust(ctx, func(seen *trust.Seen) (changed bool, err error) { return seen.Admit(root, version) })
 }

@@ -68,7 +68,10 @@ the check came to is printed and does not change the exit code: "gate check"
 judges claims.
 
 The keys are those enrolled in the home, or with --trust those of a signed trust
-file, or with --key one public key of which nothing more is known.
+file ("striatum lane trust" makes one), or with --key one public key of which
+nothing more is known. A trust file that has expired, or is older than one that this
+home has seen of the same root, is refused. Of a lane that it says was retired or
+compromised, the receipts that it names still count, and no others.
 
 Exit codes: 0 the signature is good; 2 there is no such file; 3 it was changed,
 contradicts itself, or is signed by a key that is unknown, revoked or meant for
@@ -112,7 +115,7 @@ func verify(ctx context.Context, f *cli.Factory, o verifyOptions) error {
 	}
 	r := v.Receipt()
 	if k.admits != nil {
-		if err := k.admits(v.Key().Public, r.RepositoryID); err != nil {
+		if err := k.admits(v.Key().Public, r.RepositoryID, v.Seal()); err != nil {
 			return problem.Wrap(problem.Refused, err, fmt.Sprintf("%s: the key of %q does not count", what, o.path), "see the trust file")
 		}
 	}
@@ -201,7 +204,7 @@ type keys struct {
 	source string
 	keyID  string // of the one key of sourceKey
 	origin string // for people
-	admits func(key seal.PublicKey, repositoryID string) error
+	admits func(key seal.PublicKey, repositoryID, sealDigest string) error
 }
 
 const (

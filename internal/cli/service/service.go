@@ -45,6 +45,7 @@ type Service interface {
 	EnrolLane(ctx context.Context, spec daemon.LaneSpec) error
 	RevokeLane(ctx context.Context, laneID, kind string, since int64) ([]daemon.LaneInfo, error)
 	Lanes(ctx context.Context) ([]daemon.LaneInfo, error)
+	TrustedLanes(ctx context.Context, most int) ([]daemon.TrustedLane, error)
 	Keyring(ctx context.Context) (seal.Keyring, error)
 	CheckMint(ctx context.Context, spec daemon.TokenSpec) error
 	RecordToken(ctx context.Context, spec daemon.TokenSpec, sha256 string) (daemon.TokenInfo, error)

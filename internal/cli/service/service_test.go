@@ -311,6 +311,10 @@ func (w *world) transcript(s service.Service) (steps []step) {
 	}
 	lanes, err := s.Lanes(ctx)
 	say("Lanes", err, lanes)
+	for _, most := range []int{0, 1, daemon.MaxTrustedReceipts, daemon.MaxTrustedReceipts + 1} {
+		trusted, err := s.TrustedLanes(ctx, most)
+		say("TrustedLanes", err, trusted)
+	}
 	ring, err := s.Keyring(ctx)
 	say("Keyring", err, ring.Len())
 	for _, spec := range []daemon.TokenSpec{
