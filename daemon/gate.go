@@ -127,17 +127,22 @@ func assemble(ctx context.Context, r store.Reader, in *gate.Input, q GateQuery) 
 	if in.Ledger, _, err = ledger(ctx, r, q.RepositoryID, q.RunID); err != nil {
 		return err
 	}
+	opened := map[string]gate.Evidence{} // by seal: each receipt is opened once
 	for _, c := range in.Ledger.Claims() {
 		if c.ReceiptRef == "" {
 			continue
 		}
-		e, err := evidence(ctx, r, ring, c.ReceiptRef)
+		e, ok := opened[c.ReceiptRef]
+		if !ok {
+			e, err = evidence(ctx, r, ring, c.ReceiptRef)
+			opened[c.ReceiptRef] = e
+		}
 		in.Evidence[c.ID] = e
 		if err != nil {
 			return err
 		}
 	}
-	sealed, err := readHistory(ctx, r, ring, in)
+	sealed, err := readHistory(ctx, r, ring, in, opened)
 	if err != nil {
 		return err
 	}
@@ -161,13 +166,18 @@ func evidence(ctx context.Context, r store.Reader, ring seal.Keyring, sealDigest
 	if err != nil {
 		return gate.Evidence{Problem: gate.Unavailable}, err
 	}
+	return open(ctx, r, ring, row)
+}
+
+// open opens a recorded receipt; the error is as that of evidence.
+func open(ctx context.Context, r store.Reader, ring seal.Keyring, row store.Row[store.Receipt]) (gate.Evidence, error) {
 	envelope, err := r.Blob(ctx, row.Value.EnvelopeSHA256)
 	if err != nil {
 		return gate.Evidence{Problem: gate.Unavailable}, err
 	}
 	v, err := receipt.Open(envelope, ring)
 	switch {
-	case err == nil && v.Seal() != sealDigest, errors.Is(err, receipt.ErrSealMismatch):
+	case err == nil && v.Seal() != row.Value.Seal, errors.Is(err, receipt.ErrSealMismatch):
 		return gate.Evidence{Problem: gate.SealMismatch}, nil
 	case errors.Is(err, seal.ErrUnknownKey):
 		return gate.Evidence{Problem: gate.UnknownLane}, nil
@@ -188,13 +198,14 @@ type number struct {
 // attempted is a check on a tree.
 type attempted struct{ check, tree string }
 
-// readHistory opens every receipt that may speak for or against a judged claim:
+// readHistory takes every receipt that may speak for or against a judged claim:
 // of its check on the judged tree, and of its receipt's check and tree. Of all
 // others it takes the number, so the work grows with the attempts and not with
-// the age of the repository. It returns the numbers that have a receipt. A
+// the age of the repository. Those in opened are not opened again. It returns the
+// numbers that have a receipt. A
 // stored receipt was opened before it was stored, so one that does not open now
 // is a damaged store.
-func readHistory(ctx context.Context, r store.Reader, ring seal.Keyring, in *gate.Input) (map[number]bool, error) {
+func readHistory(ctx context.Context, r store.Reader, ring seal.Keyring, in *gate.Input, opened map[string]gate.Evidence) (map[number]bool, error) {
 	judged := map[attempted]bool{}
 	for _, req := range in.Required {
 		judged[attempted{req.CheckDigest, in.Tree.SHA256}] = true
@@ -212,9 +223,12 @@ func readHistory(ctx context.Context, r store.Reader, ring seal.Keyring, in *gat
 			in.Places = append(in.Places, gate.Place{LaneEpoch: v.LaneEpoch, Sequence: v.Sequence, Seal: v.Seal, PrevSeal: v.PrevSeal})
 			return nil
 		}
-		e, err := evidence(ctx, r, ring, v.Seal)
-		if err != nil {
-			return err
+		e, ok := opened[v.Seal]
+		if !ok {
+			var err error
+			if e, err = open(ctx, r, ring, row); err != nil {
+				return err
+			}
 		}
 		if e.Verified == nil {
 			return fmt.Errorf("%w: receipt %s does not open any more", store.ErrCorrupt, v.Seal)
