@@ -3,6 +3,7 @@ package verifiercmd
 import (
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,6 +21,7 @@ import (
 	"striatum/internal/cli/initcmd"
 	"striatum/internal/cli/policycmd"
 	"striatum/internal/cli/workflowcmd"
+	"striatum/internal/schemacheck"
 	"striatum/receipt"
 	"striatum/receipt/receipttest"
 	"striatum/seal"
@@ -50,6 +52,9 @@ func TestScripts(t *testing.T) {
 			}
 			ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(after), 0o644))
 		},
+		"schema": func(ts *testscript.TestScript, _ bool, args []string) {
+			ts.Check(fits(ts.ReadFile("stdout"), args[0]))
+		},
 		"sidecar": func(ts *testscript.TestScript, _ bool, args []string) {
 			paths, err := filepath.Glob(filepath.Join(ts.MkAbs(args[0]), "verification", "*.attest.json"))
 			ts.Check(err)
@@ -59,6 +64,23 @@ func TestScripts(t *testing.T) {
 			ts.Setenv("SIDECAR", paths[0])
 		},
 	})
+}
+
+// fits says where a document breaks the schema of its outputs with that name, and
+// whether that is one that anything fits.
+func fits(doc, name string) error {
+	schema, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "schemas", name+".v1.json"))
+	if err != nil {
+		return err
+	}
+	if bad, err := schemacheck.Check(schema, []byte(doc)); err != nil || len(bad) > 0 {
+		return fmt.Errorf("%v, %w in\n%s", bad, err, doc)
+	}
+	more := strings.Replace(doc, "{", `{"more": 1, `, 1)
+	if bad, err := schemacheck.Check(schema, []byte(more)); err != nil || len(bad) == 0 {
+		return fmt.Errorf("an unknown field fits: %w", err)
+	}
+	return nil
 }
 
 // pinFor does what `verifier pin` does where there is no sandbox: the home's lane
