@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"striatum/allowlist"
 	"striatum/claim"
@@ -133,6 +134,7 @@ func require(r *gate.Requirement, check workflow.CheckRef, intent allowlist.Inte
 	r.AllowSkips = gate.AllowSkips{Any: check.AllowSkips.Any, Names: check.AllowSkips.Tests}
 	if !check.External() {
 		r.Builtin = workflow.PlainBuiltin(check.Uses)
+		r.Scope = scope(check)
 		r.CheckDigest, err = check.Digest()
 		return err
 	}
@@ -144,6 +146,21 @@ func require(r *gate.Requirement, check workflow.CheckRef, intent allowlist.Inte
 	r.WeakerThanBuiltin = slices.ContainsFunc(entry.Stops(), func(s allowlist.Stop) bool { return s.Code == allowlist.WeakerThanBuiltin })
 	r.CheckDigest, err = entry.Digest()
 	return err
+}
+
+// scope says what a builtin is about, where its parameters narrow that.
+func scope(check workflow.CheckRef) string {
+	s := ""
+	if len(check.Packages) > 0 && !slices.Contains(check.Packages, "./...") {
+		s = "the packages " + strings.Join(check.Packages, " ")
+	}
+	if check.Dir != "" && check.Dir != "." {
+		if s == "" {
+			s = "the module"
+		}
+		s += " in " + check.Dir
+	}
+	return s
 }
 
 // AcceptedPolicy is the policy that counts for a repository.

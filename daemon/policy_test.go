@@ -2,11 +2,13 @@ package daemon_test
 
 import (
 	"os"
+	"strings"
 	"testing"
 
 	"striatum/daemon"
 	"striatum/internal/schemacheck"
 	"striatum/seal"
+	"striatum/workflow"
 )
 
 // The document is a format, and its digest is what operators accept: these
@@ -31,5 +33,30 @@ func TestPolicyDocumentIsFrozenAndFitsItsSchema(t *testing.T) {
 	violations, err := schemacheck.Check(schema, document)
 	if err != nil || len(violations) > 0 {
 		t.Errorf("got %v, %v", violations, err)
+	}
+}
+
+func TestARequirementSaysWhatItsCheckIsNarrowedTo(t *testing.T) {
+	for _, tt := range []struct{ parameters, want string }{
+		{``, ""},
+		{`, "packages": ["./..."]`, ""},
+		{`, "packages": ["./a", "./b/..."]`, "the packages ./a ./b/..."},
+		{`, "dir": "tools"`, "the module in tools"},
+		{`, "dir": "tools", "packages": ["./a"]`, "the packages ./a in tools"},
+	} {
+		files := policyFiles(t)
+		const uses = `"uses": "builtin:go-test"`
+		flow := strings.Replace(string(files[workflow.DefaultPath]), uses, uses+tt.parameters, 1)
+		if tt.parameters != "" && flow == string(files[workflow.DefaultPath]) {
+			t.Fatalf("no check with %s", uses)
+		}
+		files[workflow.DefaultPath] = []byte(flow)
+		required, _, err := files.Requirements()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if required[0].Scope != tt.want {
+			t.Errorf("%s: got %q, want %q", tt.parameters, required[0].Scope, tt.want)
+		}
 	}
 }

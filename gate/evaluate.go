@@ -189,7 +189,7 @@ func (j *judge) claim() Claim {
 	slices.SortStableFunc(j.bases, func(a, b Basis) int { return cmp.Compare(a.rank(), b.rank()) })
 	c.Bases = append([]Basis{}, j.bases...)
 	c.Signal = j.signal(c.Effective)
-	c.Says = c.says(body, attempted)
+	c.Says = c.says(body, attempted, j.req.Scope)
 	return c
 }
 

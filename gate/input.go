@@ -76,6 +76,9 @@ type Requirement struct {
 	// Pinned says that this host has a pin for the external check.
 	Pinned     bool
 	AllowSkips AllowSkips
+	// Scope is what of the tree the check is about, where that is not all: "the
+	// packages ./a".
+	Scope string
 }
 
 // AllowSkips says which skipped tests a green may have. Names are

@@ -61,7 +61,11 @@ func (j *judge) askOutcome(r *receipt.Receipt) {
 		j.add(NoReexecutionAgreement, j.showReceipt(), "two runs on the same tree gave different results%s", reasons(r))
 	}
 	if n := skipsBeyond(r.Census, j.req.AllowSkips); n != "" {
-		j.add(SkipsNotAllowed, "striatum policy show", "a test was skipped that may not be: %s", n)
+		fix := showPolicy
+		if j.in.Policy == nil {
+			fix = j.showReceipt()
+		}
+		j.add(SkipsNotAllowed, fix, "a test was skipped that may not be: %s; let it run, or allow it in the check's allow_skips", n)
 	}
 }
 

@@ -181,7 +181,7 @@ func (r *Report) conclude(isolated bool) {
 
 // says is the one sentence that stands beside the signal. attempted names the
 // tree of the attempts.
-func (c *Claim) says(r *receipt.Receipt, attempted string) string {
+func (c *Claim) says(r *receipt.Receipt, attempted, scope string) string {
 	var parts []string
 	switch {
 	case r == nil:
@@ -190,6 +190,9 @@ func (c *Claim) says(r *receipt.Receipt, attempted string) string {
 		parts = append(parts, fmt.Sprintf("%s: passed twice after its negative control failed", c.Effective))
 	default:
 		parts = append(parts, fmt.Sprintf("its receipt is %s", r.Classification))
+	}
+	if r != nil && scope != "" {
+		parts = append(parts, "speaks for "+scope+" alone")
 	}
 	if r != nil || c.Attempts.Made > 0 {
 		parts = append(parts, c.Attempts.on(attempted))

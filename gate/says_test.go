@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"striatum/claim"
 	"striatum/gate"
 	"striatum/receipt"
 	"striatum/seal"
@@ -99,5 +100,55 @@ func TestAttemptsAreThoseOnTheJudgedTree(t *testing.T) {
 				t.Errorf("%+v, says %q, want %q at its end", got.Attempts, got.Says, c.says)
 			}
 		})
+	}
+}
+
+// TestAnAuthoredVerifiedIsLoweredByAnIndeterminateRun: the ledger keeps VERIFIED,
+// bound to a receipt that shows nothing; the gate does not grant it.
+func TestAnAuthoredVerifiedIsLoweredByAnIndeterminateRun(t *testing.T) {
+	l := newLane(t, laneID, seal.ClassIsolated)
+	w := newWorld(t, l)
+	in := w.build()
+	r := facts(theClaim)
+	r.Sequence, r.PrevSeal, r.ReceiptID, r.Nonce = 3, w.own.Seal(), "r-3", "nonce-3"
+	r.Incidents = []receipt.Incident{{Code: "toolchain_drift", Effect: receipt.MakesIndeterminate, Detail: "go"}}
+	later := l.seal(t, r)
+	in.Ledger = apply(t, in.Ledger, claim.Writer{Principal: claim.Lane, Name: l.id}, claim.Update{ClaimID: theClaim, Receipt: later})
+	in.Evidence[theClaim] = gate.Evidence{Verified: later, LogPosition: 30}
+	in.History = append(in.History, gate.HistoryEntry{Verified: later, LogPosition: 30})
+	in.Opened = append(in.Opened, openedFor(later.Receipt(), l.id))
+	c := only(t, gate.Evaluate(in))
+	if c.Authored != claim.Verified || c.Effective > claim.Asserted || c.Signal != gate.Amber || len(c.Bases) != 1 || c.Bases[0].Code != gate.CheckIndeterminate {
+		t.Errorf("authored %s, effective %s, %s, bases %v", c.Authored, c.Effective, c.Signal, c.Bases)
+	}
+}
+
+func TestAClaimSaysWhatANarrowedCheckIsAbout(t *testing.T) {
+	w := newWorld(t, newLane(t, laneID, seal.ClassIsolated))
+	in := w.build()
+	in.Required[0].Scope = "the packages ./a ./b in tools"
+	if c := only(t, gate.Evaluate(in)); !strings.Contains(c.Says, "; speaks for the packages ./a ./b in tools alone; 1 attempt") {
+		t.Errorf("says %q", c.Says)
+	}
+}
+
+func TestTheFixOfASkipIsWhereSkipsAreAllowed(t *testing.T) {
+	for _, accepted := range []bool{true, false} {
+		w := newWorld(t, newLane(t, laneID, seal.ClassIsolated))
+		skips(&w.facts)
+		in := w.build()
+		want := "striatum policy show"
+		if !accepted {
+			in.Policy, want = nil, "striatum receipt show .striatum/receipts/"+w.own.Seal()+".receipt.json"
+		}
+		fix := ""
+		for _, b := range only(t, gate.Evaluate(in)).Bases {
+			if b.Code == gate.SkipsNotAllowed {
+				fix = b.Fix
+			}
+		}
+		if fix != want {
+			t.Errorf("accepted %t: got %q, want %q", accepted, fix, want)
+		}
 	}
 }

@@ -25,7 +25,7 @@ const (
 // a branch or a tag. No git runs, and nothing outside the repository is read.
 //
 // Errors: *RefusedError for what cannot be part, and problems of the kinds Usage
-// (rev names nothing), Missing (no repository, or one without all objects) and
+// (rev names nothing, or there is no repository), Missing (one without all objects) and
 // Refused (the repository is not sound).
 func FreezeCommit(ctx context.Context, root, rev string, store Store, opt Options) (Snapshot, error) {
 	return snapshotCommit(ctx, root, rev, &store, opt)
@@ -261,7 +261,7 @@ func explainCommit(ctx context.Context, err error, abs, rev string) error {
 	case errors.Is(err, gitrepo.ErrAmbiguous):
 		return wrap(problem.Usage, "name it in full: refs/heads/NAME or refs/tags/NAME")
 	case errors.Is(err, gitrepo.ErrNone):
-		return wrap(problem.Missing, "name a worktree with a git repository, or leave the commit out to take the files as they are")
+		return wrap(problem.Usage, "name a worktree with a git repository, or leave the commit out to take the files as they are")
 	case errors.Is(err, gitrepo.ErrObjectMissing):
 		return wrap(problem.Missing, "fetch what is missing (git fetch), copy borrowed objects (git repack -a -d), then try again")
 	case errors.Is(err, gitrepo.ErrForeign), errors.Is(err, beneath.ErrLink):

@@ -436,7 +436,7 @@ func TestHostileRepositoriesAreRefused(t *testing.T) {
 		{"no repository", func(t *testing.T, dir string) string {
 			rename(t, dir+"/.git", dir+"/moved")
 			return "HEAD"
-		}, problem.Missing, "no git repository"},
+		}, problem.Usage, "no git repository"},
 		{"tree bomb", func(t *testing.T, dir string) string {
 			id := plant(t, dir, "tree", "")
 			for range 200 {

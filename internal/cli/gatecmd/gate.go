@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -27,6 +28,7 @@ import (
 	"striatum/internal/problem"
 	"striatum/internal/worktree"
 	"striatum/snapshot"
+	"striatum/workflow"
 )
 
 // Options are the flags of both commands.
@@ -60,7 +62,10 @@ first basis (why it reads no higher) with its fix. It exits 0 when it printed.`,
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.take(args)
-			_, err := judge(cmd.Context(), f, o)
+			report, err := judge(cmd.Context(), f, o)
+			if err == nil && len(report.Claims) == 0 {
+				f.Streams.Notef("%s; %s", noClaim, o.require(f))
+			}
 			return err
 		},
 	}
@@ -85,7 +90,7 @@ checked, it exits 1.`,
 			if err != nil {
 				return err
 			}
-			return verdict(report)
+			return verdict(report, o.require(f))
 		},
 	}
 	o.addFlags(cmd)
@@ -190,8 +195,27 @@ func (o *Options) top(f *cli.Factory) (string, error) {
 	return snapshot.FindTop(dir)
 }
 
-// verdict is the exit of `gate check`: nil only for green.
-func verdict(r gate.Report) error {
+// noClaim says of a report that it is about nothing.
+const noClaim = "no claim is required here"
+
+// require says what makes a claim be required: in a commit, what the worktree has
+// and the commit does not.
+func (o *Options) require(f *cli.Factory) string {
+	const generate = "run: striatum workflow generate --shape verification_gate --write"
+	if o.Commit == "" {
+		return generate
+	}
+	if top, err := o.top(f); err == nil {
+		if _, err := os.Lstat(filepath.Join(top, workflow.DefaultPath)); err == nil {
+			return fmt.Sprintf("the worktree has %s and the commit does not: commit the folder verification, and judge that commit", workflow.DefaultPath)
+		}
+	}
+	return generate + ", and commit what it wrote"
+}
+
+// verdict is the exit of `gate check`: nil only for green. require is the hint
+// where no claim is required.
+func verdict(r gate.Report, require string) error {
 	if r.Green() && !r.NothingChecked() {
 		return nil
 	}
@@ -201,8 +225,7 @@ func verdict(r gate.Report) error {
 		why = "no required claim rests on a receipt"
 		hint = "run: striatum verifier run --all"
 		if len(r.Claims) == 0 {
-			why = "no claim is required here"
-			hint = "run: striatum workflow generate --shape verification_gate --write"
+			why, hint = noClaim, require
 		}
 	}
 	return problem.New(problem.No, r.Verdict, why, hint)

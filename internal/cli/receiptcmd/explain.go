@@ -23,8 +23,8 @@ func newExplain(f *cli.Factory) *cobra.Command {
 		Long: `Record an operator's reason for a receipt that failed, so that it no longer
 speaks against later ones for the same inputs, or for a receipt that is missing
 from a lane's chain. The reason is a new row in the store; nothing is changed or
-taken away, and the gate's reports show it. SEAL may be the first digits of the
-seal of a receipt that the worktree has a copy of.
+taken away, and the gate's reports show it. SEAL may be the first 8 digits or
+more of the seal of a receipt that the worktree has a copy of.
 
 It takes the operator token that "striatum init" showed: in a file named by
 --token-file or by STRIATUM_TOKEN_FILE.`,

@@ -46,14 +46,20 @@ func New(f *cli.Factory) *cobra.Command {
 // sealPrefix matches the beginning of a seal, as `verifier run` prints it, or all of it.
 var sealPrefix = regexp.MustCompile(`^[0-9a-f]{8,64}$`)
 
+// tooShort matches what is the beginning of many seals.
+var tooShort = regexp.MustCompile(`^[0-9a-f]{1,7}$`)
+
 // find returns the path of a receipt, which the user names by its file or by the
 // beginning of its seal: then of the copy in the worktree, if there is one.
 func find(f *cli.Factory, what, name string) (string, error) {
-	if !sealPrefix.MatchString(name) {
+	if !sealPrefix.MatchString(name) && !tooShort.MatchString(name) {
 		return name, nil
 	}
 	if _, err := os.Lstat(name); err == nil {
 		return name, nil
+	}
+	if tooShort.MatchString(name) {
+		return "", problem.New(problem.Usage, what, fmt.Sprintf("there is no file %q, and a seal takes its first 8 digits or more", name), "`striatum gate read -v` names the receipts of claims")
 	}
 	dir, err := f.Getwd()
 	if err != nil {

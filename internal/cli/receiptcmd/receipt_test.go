@@ -395,7 +395,7 @@ func TestAReceiptIsNamedByItsSeal(t *testing.T) {
 	code, _, errs := u.run("show", "0123456789ab")
 	check(t, code, 2, errs, "no receipt in", "hint: `striatum gate read -v`")
 	code, _, errs = u.run("show", sealed.SealDigest[:7])
-	check(t, code, 2, errs, "there is no file")
+	check(t, code, 2, errs, "there is no file", "a seal takes its first 8 digits or more")
 	u.write(".striatum/receipts/"+sealed.SealDigest[:12]+strings.Repeat("0", 52)+".receipt.json", env)
 	code, _, errs = u.run("show", sealed.SealDigest[:12])
 	check(t, code, 2, errs, "2 receipts in", "hint: give more of its digits")

@@ -21,7 +21,7 @@ func newShow(f *cli.Factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show FILE|SEAL",
 		Short: "Print a receipt for people, without trusting it",
-		Long: `Print what a receipt says, of a file or, by the first digits of its seal, of the
+		Long: `Print what a receipt says, of a file or, by the first 8 digits or more of its seal, of the
 copy in the worktree. The signature is not looked at: "receipt verify"
 does that. A receipt that contradicts itself is refused (exit 3), a file that is
 no receipt is invalid (exit 6), a missing file is a mistake of usage (exit 2).`,

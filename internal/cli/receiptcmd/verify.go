@@ -62,7 +62,7 @@ func newVerify(f *cli.Factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify FILE|SEAL",
 		Short: "Check a receipt's signature and seal, offline",
-		Long: `Check that a receipt, of a file or, by the first digits of its seal, of the copy
+		Long: `Check that a receipt, of a file or, by the first 8 digits or more of its seal, of the copy
 in the worktree, was signed by a known lane and is as it was signed. What
 the check came to is printed and does not change the exit code: "gate check"
 judges claims.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -23,6 +24,9 @@ import (
 
 // maxExisting bounds a file that a generated one would replace, in bytes.
 const maxExisting = 1 << 20
+
+// maxLooked bounds the entries of the worktree that are looked at for a go.mod.
+const maxLooked = 100_000
 
 type generateOptions struct {
 	factory *cli.Factory
@@ -136,7 +140,34 @@ func (o *generateOptions) run() error {
 		}
 		out.Written = true
 	}
-	return o.print(out)
+	if err := o.print(out); err != nil {
+		return err
+	}
+	o.warn(top, plan.Workflow)
+	return nil
+}
+
+// warn says of checks of Go that they will find nothing.
+func (o *generateOptions) warn(top string, w workflow.Workflow) {
+	if !slices.ContainsFunc(w.Checks(), func(c workflow.JobCheck) bool { return strings.Contains(c.Uses, ":go-") }) {
+		return
+	}
+	found, looked := false, 0
+	err := filepath.WalkDir(top, func(_ string, e fs.DirEntry, err error) error {
+		if looked++; err == nil && e.Name() == "go.mod" {
+			found = true
+		}
+		if found || looked > maxLooked {
+			return fs.SkipAll
+		}
+		if err != nil && e != nil && e.IsDir() {
+			return fs.SkipDir
+		}
+		return nil
+	})
+	if err == nil && !found && looked <= maxLooked {
+		o.factory.Streams.Notef("WARNING: there is no go.mod in %s, so its checks of Go have nothing to check and will fail; name others with --check", cli.Escape(top))
+	}
 }
 
 // entries are those of the intent that is there; none of one that is not valid.

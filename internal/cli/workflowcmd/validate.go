@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -87,11 +88,15 @@ func (o *validateOptions) read() (root *worktree.Root, data []byte, err error) {
 	const what = "read the workflow"
 	hint := "name the file, mostly " + workflow.DefaultPath
 	abs, err := filepath.Abs(o.path)
+	var st fs.FileInfo
 	if err == nil {
-		_, err = os.Lstat(abs)
+		st, err = os.Lstat(abs)
 	}
 	if err != nil {
 		return nil, nil, problem.Wrap(problem.Usage, err, what, hint)
+	}
+	if st.IsDir() {
+		return nil, nil, problem.New(problem.Refused, what, fmt.Sprintf("%q is a folder", o.path), fmt.Sprintf("name the file in it: %s", o.inFolder(abs)))
 	}
 	top := topOf(abs)
 	rel, err := filepath.Rel(top, abs)
@@ -109,6 +114,16 @@ func (o *validateOptions) read() (root *worktree.Root, data []byte, err error) {
 		return nil, nil, errors.Join(err, root.Close())
 	}
 	return root, data, nil
+}
+
+// inFolder names the workflow in a folder, or below it where it lies mostly.
+func (o *validateOptions) inFolder(abs string) string {
+	for _, rel := range []string{path.Base(workflow.DefaultPath), workflow.DefaultPath} {
+		if st, err := os.Lstat(filepath.Join(abs, rel)); err == nil && st.Mode().IsRegular() {
+			return filepath.Join(o.path, rel)
+		}
+	}
+	return "mostly " + workflow.DefaultPath
 }
 
 // topOf returns the top of the worktree that the file at abs is named in, as
