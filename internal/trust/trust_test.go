@@ -63,8 +63,12 @@ func TestOpenReturnsWhatTheRootSigned(t *testing.T) {
 		seed             byte
 		repo, seal, want string
 	}{
-		{1, "any", late, ""}, {2, "repo-1", late, ""}, {2, "repo-2", late, "does not count"},
-		{3, "repo-1", late, "revoked: compromised"}, {3, "repo-1", early, ""}, {4, "repo-1", early, "not in the trust file"},
+		{1, "any", late, ""},
+		{2, "repo-1", late, ""},
+		{2, "repo-2", late, "does not count"},
+		{3, "repo-1", late, "revoked: compromised"},
+		{3, "repo-1", early, ""},
+		{4, "repo-1", early, "not in the trust file"},
 	} {
 		err := got.Admits(key(t, tt.seed).Public(), tt.repo, tt.seal)
 		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
