@@ -22,6 +22,13 @@ const (
 	KindExplanation           Kind = "explanation"
 )
 
+// The kinds of entry about checks that somebody asks a lane for.
+const (
+	KindCheckRequest      Kind = "check_request"
+	KindCheckRequestTaken Kind = "check_request_taken"
+	KindCheckRequestEnd   Kind = "check_request_end"
+)
+
 // Row is a value with its place in the log. RecordedAt is RFC 3339, UTC, by the
 // clock of whoever wrote it: for people, never to decide an order.
 type Row[T any] struct {
@@ -160,4 +167,35 @@ type Explanation struct {
 	Seal         string `json:"seal"`
 	Reason       string `json:"reason"`
 	By           string `json:"by"`
+}
+
+// CheckRequest asks a lane to run checks. By is the principal that asked and UID
+// the uid that it called from. No Checks means every check of the workflow; an
+// empty Commit means the worktree's files. ExpiresAt is RFC 3339: until then a lane
+// may take it.
+type CheckRequest struct {
+	ID           string   `json:"request_id"`
+	RepositoryID string   `json:"repository_id"`
+	RunID        string   `json:"run_id"`
+	By           string   `json:"by"`
+	UID          int64    `json:"uid"`
+	Checks       []string `json:"checks,omitempty"`
+	Commit       string   `json:"commit,omitempty"`
+	ExpiresAt    string   `json:"expires_at"`
+}
+
+// CheckRequestTaken says which lane took a request, once.
+type CheckRequestTaken struct {
+	ID     string `json:"request_id"`
+	LaneID string `json:"lane_id"`
+}
+
+// CheckRequestEnd ends a request, once. Outcome is "done", "failed", "cancelled" or
+// "abandoned"; Seals are the receipts that came of it.
+type CheckRequestEnd struct {
+	ID      string   `json:"request_id"`
+	By      string   `json:"by"`
+	Outcome string   `json:"outcome"`
+	Why     string   `json:"why,omitempty"`
+	Seals   []string `json:"seals,omitempty"`
 }

@@ -122,15 +122,22 @@ type Reader interface {
 	Attestations(ctx context.Context, repositoryID string, page Page) ([]Row[Attestation], error)
 	AttestationRevocations(ctx context.Context, repositoryID string, page Page) ([]Row[AttestationRevocation], error)
 	Explanations(ctx context.Context, repositoryID string, page Page) ([]Row[Explanation], error)
+
+	CheckRequest(ctx context.Context, id string) (Row[CheckRequest], error)
+	CheckRequestTaken(ctx context.Context, id string) (Row[CheckRequestTaken], error)
+	CheckRequestEnd(ctx context.Context, id string) (Row[CheckRequestEnd], error)
+	// OpenCheckRequests lists those that did not end and that were taken, or expire
+	// after now (RFC 3339, UTC, whole seconds).
+	OpenCheckRequests(ctx context.Context, now string, page Page) ([]Row[CheckRequest], error)
 }
 
 // Writer reads and appends. Each Add method returns the position of the new
 // row. It returns ErrConflict for a row whose key is there already (a lane's
 // key, a token's hash, a receipt's seal, an opened record's name, the
 // successor of a ledger, an attestation of the same check and closure that is
-// not revoked, the revocation of an attestation) and for one that names
-// something that is not there (a blob, the lane, token or attestation that it
-// is about).
+// not revoked, the revocation of an attestation, a request's id, its taking and
+// its end) and for one that names something that is not there (a blob, the lane,
+// token, attestation or request that it is about).
 type Writer interface {
 	Reader
 
@@ -150,6 +157,10 @@ type Writer interface {
 	AddAttestation(ctx context.Context, row Attestation) (int64, error)
 	AddAttestationRevocation(ctx context.Context, row AttestationRevocation) (int64, error)
 	AddExplanation(ctx context.Context, row Explanation) (int64, error)
+
+	AddCheckRequest(ctx context.Context, row CheckRequest) (int64, error)
+	AddCheckRequestTaken(ctx context.Context, row CheckRequestTaken) (int64, error)
+	AddCheckRequestEnd(ctx context.Context, row CheckRequestEnd) (int64, error)
 }
 
 // All walks every page of a list and returns its rows. It is for lists that a

@@ -23,6 +23,9 @@ type Sample struct {
 	Attestation           store.Attestation
 	AttestationRevocation store.AttestationRevocation
 	Explanation           store.Explanation
+	CheckRequest          store.CheckRequest
+	CheckRequestTaken     store.CheckRequestTaken
+	CheckRequestEnd       store.CheckRequestEnd
 }
 
 // NewSample returns rows of the repository repo-1 whose blob is the digest
@@ -44,6 +47,11 @@ func NewSample(blob string) Sample {
 		Attestation:           store.Attestation{RepositoryID: "repo-1", CheckID: "schema", CheckDigest: digest(3), ClosureSHA256: digest(6), By: "operator"},
 		AttestationRevocation: store.AttestationRevocation{RepositoryID: "repo-1", By: "operator"}, // Attestation: set by Populate
 		Explanation:           store.Explanation{RepositoryID: "repo-1", Seal: digest(2), Reason: "flaky network", By: "operator"},
+		CheckRequest: store.CheckRequest{
+			ID: "request-1", RepositoryID: "repo-1", RunID: "run-1", By: "session:se-1", UID: 1<<32 - 2, Checks: []string{"builtin:go-test", "schema"}, Commit: "HEAD", ExpiresAt: expiry,
+		},
+		CheckRequestTaken: store.CheckRequestTaken{ID: "request-1", LaneID: "lane-1"},
+		CheckRequestEnd:   store.CheckRequestEnd{ID: "request-1", By: "lane:lane-1", Outcome: "done", Why: "it is", Seals: []string{digest(2)}},
 	}
 }
 
@@ -74,6 +82,9 @@ func Populate(t testing.TB, s store.Store) (positions []int64) {
 				return w.AddAttestationRevocation(ctx, rows.AttestationRevocation)
 			},
 			func() (int64, error) { return w.AddExplanation(ctx, rows.Explanation) },
+			func() (int64, error) { return w.AddCheckRequest(ctx, rows.CheckRequest) },
+			func() (int64, error) { return w.AddCheckRequestTaken(ctx, rows.CheckRequestTaken) },
+			func() (int64, error) { return w.AddCheckRequestEnd(ctx, rows.CheckRequestEnd) },
 		} {
 			position, err := add()
 			if err != nil {
@@ -138,6 +149,12 @@ func testReadBack(t *testing.T, s store.Store) {
 		only(t, "AttestationRevocations", revocations, err, positions[10], want.AttestationRevocation)
 		explanations, err := r.Explanations(ctx, "repo-1", page)
 		only(t, "Explanations", explanations, err, positions[11], want.Explanation)
+		request, err := r.CheckRequest(ctx, want.CheckRequest.ID)
+		same(t, "CheckRequest", request, err, positions[12], want.CheckRequest)
+		taken, err := r.CheckRequestTaken(ctx, want.CheckRequest.ID)
+		same(t, "CheckRequestTaken", taken, err, positions[13], want.CheckRequestTaken)
+		end, err := r.CheckRequestEnd(ctx, want.CheckRequest.ID)
+		same(t, "CheckRequestEnd", end, err, positions[14], want.CheckRequestEnd)
 		return nil
 	})
 }
@@ -179,6 +196,18 @@ func testUnique(t *testing.T, s store.Store) {
 		"token hash":   func(ctx context.Context, w store.Writer) error { _, err := w.AddToken(ctx, rows.Token); return err },
 		"opened name":  func(ctx context.Context, w store.Writer) error { _, err := w.AddOpened(ctx, rows.Opened); return err },
 		"receipt seal": func(ctx context.Context, w store.Writer) error { _, err := w.AddReceipt(ctx, rows.Receipt); return err },
+		"request": func(ctx context.Context, w store.Writer) error {
+			_, err := w.AddCheckRequest(ctx, rows.CheckRequest)
+			return err
+		},
+		"taken request": func(ctx context.Context, w store.Writer) error {
+			_, err := w.AddCheckRequestTaken(ctx, rows.CheckRequestTaken)
+			return err
+		},
+		"end of a request": func(ctx context.Context, w store.Writer) error {
+			_, err := w.AddCheckRequestEnd(ctx, rows.CheckRequestEnd)
+			return err
+		},
 		"first ledger": func(ctx context.Context, w store.Writer) error { _, err := w.AddLedger(ctx, rows.Ledger); return err },
 	} {
 		t.Run(name, func(t *testing.T) { refused(t, s, store.ErrConflict, add) })
@@ -198,6 +227,14 @@ func testReferences(t *testing.T, s store.Store) {
 		},
 		"attestation of a revocation": func(ctx context.Context, w store.Writer) error {
 			_, err := w.AddAttestationRevocation(ctx, store.AttestationRevocation{RepositoryID: "repo-1", Attestation: 7})
+			return err
+		},
+		"request that is taken": func(ctx context.Context, w store.Writer) error {
+			_, err := w.AddCheckRequestTaken(ctx, rows.CheckRequestTaken)
+			return err
+		},
+		"request that ends": func(ctx context.Context, w store.Writer) error {
+			_, err := w.AddCheckRequestEnd(ctx, rows.CheckRequestEnd)
 			return err
 		},
 		"envelope of opened":  func(ctx context.Context, w store.Writer) error { _, err := w.AddOpened(ctx, rows.Opened); return err },

@@ -32,6 +32,7 @@ func Run(t *testing.T, open func(testing.TB) store.Store) {
 		{"LedgerIsFollowedOnce", testLedgers},
 		{"NewestPolicyCounts", testPolicies},
 		{"OneAttestationIsActive", testAttestations},
+		{"RequestsAreOpenUntilTheyEndOrExpire", testRequests},
 		{"ListsAreOfOneRepository", testScopes},
 		{"PagesMissNothingUnderInsert", testPaging},
 		{"FailedUpdateLeavesNothing", testRollback},
@@ -112,6 +113,10 @@ func testEmpty(t *testing.T, s store.Store) {
 			"Receipt":      func() error { _, err := r.Receipt(ctx, digest(1)); return err },
 			"Ledger":       func() error { _, err := r.Ledger(ctx, "repo-1", ""); return err },
 			"Policy":       func() error { _, err := r.Policy(ctx, "repo-1"); return err },
+
+			"CheckRequest":      func() error { _, err := r.CheckRequest(ctx, "request-1"); return err },
+			"CheckRequestTaken": func() error { _, err := r.CheckRequestTaken(ctx, "request-1"); return err },
+			"CheckRequestEnd":   func() error { _, err := r.CheckRequestEnd(ctx, "request-1"); return err },
 		} {
 			if err := get(); !errors.Is(err, store.ErrNotFound) {
 				t.Errorf("%s: got %v, want ErrNotFound", name, err)
@@ -156,6 +161,8 @@ func counts(ctx context.Context, t testing.TB, r store.Reader, repo string) map[
 	count("AttestationRevocations", len(revocations), err)
 	explanations, err := r.Explanations(ctx, repo, page)
 	count("Explanations", len(explanations), err)
+	requests, err := r.OpenCheckRequests(ctx, before, page)
+	count("OpenCheckRequests", len(requests), err)
 	return out
 }
 
