@@ -287,3 +287,33 @@ func (c Caller) Tokens(ctx context.Context) ([]TokenInfo, error) { return c.s.To
 func (c Caller) RevokeToken(ctx context.Context, id string) (int, error) {
 	return c.s.RevokeToken(ctx, c.p, id)
 }
+
+// RequestChecks asks a lane for checks.
+func (c Caller) RequestChecks(ctx context.Context, ask CheckAsk) (RequestInfo, error) {
+	return c.s.RequestChecks(ctx, c.p, ask)
+}
+
+// TakeRequest gives a request to a lane.
+func (c Caller) TakeRequest(ctx context.Context, id string, uid uint32) (RequestInfo, error) {
+	return c.s.TakeRequest(ctx, c.p, id, uid)
+}
+
+// EndRequest says what became of a request.
+func (c Caller) EndRequest(ctx context.Context, id string, end RequestEnd) error {
+	return c.s.EndRequest(ctx, c.p, id, end)
+}
+
+// CancelRequest ends a request that nobody works on.
+func (c Caller) CancelRequest(ctx context.Context, id string) error {
+	return c.s.CancelRequest(ctx, c.p, id)
+}
+
+// RequestState returns a request.
+func (c Caller) RequestState(ctx context.Context, id string) (RequestInfo, error) {
+	return c.s.RequestState(ctx, c.p, id)
+}
+
+// AbandonRequests ends what a lane left.
+func (c Caller) AbandonRequests(ctx context.Context) (int, error) {
+	return c.s.AbandonRequests(ctx, c.p)
+}

@@ -26,6 +26,12 @@ func of(repositoryID, run string) daemon.Principal {
 	return p
 }
 
+// over returns p as the kernel names it on a unix socket.
+func over(p daemon.Principal, uid uint32) daemon.Principal {
+	p.PeerUID = &uid
+	return p
+}
+
 // TestMatrixOfPrincipals calls every method of Caller as every principal.
 func TestMatrixOfPrincipals(t *testing.T) {
 	principals := []struct {
@@ -66,6 +72,18 @@ func TestMatrixOfPrincipals(t *testing.T) {
 	laneToken := daemon.TokenSpec{Kind: daemon.Lane, TTL: time.Hour, LaneID: "lane-1"}
 	hash := receipttest.Digest("token")
 	attest := daemon.AttestQuery{RepositoryID: repoID, CheckID: "schema"}
+	// request is one of the session; taken is one that the lane has.
+	request := func(d *desk) string {
+		r, err := d.RequestChecks(d.Context(), over(session(), 7), daemon.CheckAsk{RepositoryID: repoID, RunID: runID})
+		d.must(err)
+		return r.ID
+	}
+	taken := func(d *desk) string {
+		id := request(d)
+		_, err := d.TakeRequest(d.Context(), daemon.Principal{Kind: daemon.Lane, Name: "lane-1"}, id, 7)
+		d.must(err)
+		return id
+	}
 	// Each method with a letter per principal, in the order above: y or n. An x is
 	// let in too, and then told that there is no such thing.
 	tests := []struct {
@@ -175,6 +193,34 @@ func TestMatrixOfPrincipals(t *testing.T) {
 			_, err := c.RecordToken(d.Context(), laneToken, hash)
 			return err
 		}},
+		{"RequestChecks", "", "nynnnnnyn", func(d *desk, c daemon.Caller) error {
+			_, err := c.RequestChecks(d.Context(), daemon.CheckAsk{RepositoryID: repoID, RunID: runID})
+			return err
+		}},
+		{"TakeRequest", "", "nnnnnynnn", func(d *desk, c daemon.Caller) error {
+			_, err := c.TakeRequest(d.Context(), request(d), 7)
+			return err
+		}},
+		{"EndRequest", "", "nnnnnynnn", func(d *desk, c daemon.Caller) error {
+			return c.EndRequest(d.Context(), taken(d), daemon.RequestEnd{Outcome: daemon.RequestFailed})
+		}},
+		{"CancelRequest", "", "nynnnnnyn", func(d *desk, c daemon.Caller) error { return c.CancelRequest(d.Context(), request(d)) }},
+		{"CancelRequest", "taken", "nnnnnnnyn", func(d *desk, c daemon.Caller) error { return c.CancelRequest(d.Context(), taken(d)) }},
+		{"RequestState", "", "nynnnyyyn", func(d *desk, c daemon.Caller) error {
+			_, err := c.RequestState(d.Context(), request(d))
+			return err
+		}},
+		{"RequestState", "taken", "nynnnynyn", func(d *desk, c daemon.Caller) error {
+			_, err := c.RequestState(d.Context(), taken(d))
+			return err
+		}},
+		{"AbandonRequests", "", "nnnnnyynn", func(d *desk, c daemon.Caller) error {
+			n, err := c.AbandonRequests(d.Context())
+			if n != 0 {
+				t.Errorf("%d requests were abandoned", n)
+			}
+			return err
+		}},
 		{"Tokens", "", "nnnnnnnyn", func(d *desk, c daemon.Caller) error { _, err := c.Tokens(d.Context()); return err }},
 		{"RevokeToken", "", "nnnnnnnxn", func(d *desk, c daemon.Caller) error { _, err := c.RevokeToken(d.Context(), "op-12345678"); return err }},
 	}
@@ -184,7 +230,7 @@ func TestMatrixOfPrincipals(t *testing.T) {
 		for i, who := range principals {
 			t.Run(tt.method+"/"+tt.name+"/"+who.name, func(t *testing.T) {
 				d := newDesk(t).enrol()
-				got := problem.Of(tt.do(d, d.As(who.p)))
+				got := problem.Of(tt.do(d, d.As(over(who.p, 7))))
 				switch tt.allowed[i] {
 				case 'y':
 					if got != nil {

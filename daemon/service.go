@@ -22,6 +22,8 @@
 //	mint the first operator token  yes    no       no    yes
 //	mint any other token, list or
 //	revoke tokens                  no     no       no    yes
+//	ask for checks                 no     of own   no    yes
+//	take and end a request         no     no       yes   no
 //	bind a repository, accept a
 //	policy, attest a check or take
 //	that back, explain a receipt   no     no       no    yes
@@ -76,12 +78,13 @@ func (k Kind) String() string {
 
 // Principal is who asks. Name tells principals of one kind apart: a lane's is
 // its lane id; Local has none. RepositoryID, RunID and Jobs are what a session is
-// bound to.
+// bound to. PeerUID is the user whose process calls, nil where no kernel said so.
 type Principal struct {
 	Kind                Kind
 	Name                string
 	RepositoryID, RunID string
 	Jobs                []string
+	PeerUID             *uint32
 }
 
 // LocalUser is the principal of whoever calls the embedded service without a

@@ -290,3 +290,36 @@ func (c *Client) RevokeToken(ctx context.Context, id string) (int, error) {
 	r, err := post[wire.Count](ctx, c, wire.RevokeToken, wire.TokenID{ID: id})
 	return r.Count, err
 }
+
+// RequestChecks calls the daemon.
+func (c *Client) RequestChecks(ctx context.Context, ask daemon.CheckAsk) (daemon.RequestInfo, error) {
+	return post[daemon.RequestInfo](ctx, c, wire.RequestChecks, ask)
+}
+
+// TakeRequest calls the daemon.
+func (c *Client) TakeRequest(ctx context.Context, id string, uid uint32) (daemon.RequestInfo, error) {
+	return post[daemon.RequestInfo](ctx, c, wire.TakeRequest, wire.Taking{RequestID: id, UID: uid})
+}
+
+// EndRequest calls the daemon.
+func (c *Client) EndRequest(ctx context.Context, id string, end daemon.RequestEnd) error {
+	_, err := post[wire.Empty](ctx, c, wire.EndRequest, wire.Ending{RequestID: id, End: end})
+	return err
+}
+
+// CancelRequest calls the daemon.
+func (c *Client) CancelRequest(ctx context.Context, id string) error {
+	_, err := post[wire.Empty](ctx, c, wire.CancelRequest, wire.RequestID{RequestID: id})
+	return err
+}
+
+// RequestState calls the daemon.
+func (c *Client) RequestState(ctx context.Context, id string) (daemon.RequestInfo, error) {
+	return post[daemon.RequestInfo](ctx, c, wire.RequestState, wire.RequestID{RequestID: id})
+}
+
+// AbandonRequests calls the daemon.
+func (c *Client) AbandonRequests(ctx context.Context) (int, error) {
+	r, err := post[wire.Count](ctx, c, wire.AbandonRequests, wire.Empty{})
+	return r.Count, err
+}

@@ -113,6 +113,7 @@ func (s *Server) register() {
 	s.registerStore()
 	s.registerEvidence()
 	s.registerPeople()
+	s.registerRequests()
 	watch(s, wire.Health, "Say what is in force", s.health)
 	watch(s, wire.Ready, "Say whether the store answers", func(ctx context.Context) (wire.Readiness, error) {
 		err := s.cfg.Service.Ping(ctx)
@@ -272,6 +273,28 @@ func (s *Server) registerPeople() {
 	})
 	on(s, wire.RevokeToken, operators, "End a token (operator)", func(ctx context.Context, c daemon.Caller, in wire.TokenID) (out wire.Count, err error) {
 		out.Count, err = c.RevokeToken(ctx, in.ID)
+		return out, err
+	})
+}
+
+func (s *Server) registerRequests() {
+	on(s, wire.RequestChecks, "Ask a lane for checks (session, operator; over a unix socket)", func(ctx context.Context, c daemon.Caller, in daemon.CheckAsk) (daemon.RequestInfo, error) {
+		return c.RequestChecks(ctx, in)
+	})
+	on(s, wire.TakeRequest, "Take a request for the user who called the lane (lane)", func(ctx context.Context, c daemon.Caller, in wire.Taking) (daemon.RequestInfo, error) {
+		return c.TakeRequest(ctx, in.RequestID, in.UID)
+	})
+	on(s, wire.EndRequest, "Say what became of a request (lane)", func(ctx context.Context, c daemon.Caller, in wire.Ending) (out wire.Empty, err error) {
+		return out, c.EndRequest(ctx, in.RequestID, in.End)
+	})
+	on(s, wire.CancelRequest, "End a request that no lane has", func(ctx context.Context, c daemon.Caller, in wire.RequestID) (out wire.Empty, err error) {
+		return out, c.CancelRequest(ctx, in.RequestID)
+	})
+	on(s, wire.RequestState, "Read what became of a request", func(ctx context.Context, c daemon.Caller, in wire.RequestID) (daemon.RequestInfo, error) {
+		return c.RequestState(ctx, in.RequestID)
+	})
+	on(s, wire.AbandonRequests, "End what a lane took and did not end (lane)", func(ctx context.Context, c daemon.Caller, _ wire.Empty) (out wire.Count, err error) {
+		out.Count, err = c.AbandonRequests(ctx)
 		return out, err
 	})
 }

@@ -156,6 +156,9 @@ func (s *Server) principal(ctx context.Context, from peer, h http.Header) (daemo
 	case daemon.Local:
 		return refused("its token names nobody", "")
 	}
+	if from.known {
+		p.PeerUID = &from.uid
+	}
 	return p, nil
 }
 

@@ -64,6 +64,16 @@ const (
 	Tokens            = "/v1/token/list"   //nolint:gosec // likewise
 )
 
+// The paths of the calls about requests for checks.
+const (
+	RequestChecks   = "/v1/request/ask"
+	TakeRequest     = "/v1/request/take"
+	EndRequest      = "/v1/request/end"
+	CancelRequest   = "/v1/request/cancel"
+	RequestState    = "/v1/request/read"
+	AbandonRequests = "/v1/request/abandon"
+)
+
 // The paths that need no token and are read with GET.
 const (
 	Health = "/healthz"
@@ -503,4 +513,21 @@ type ClosureKnown struct {
 	Known bool                    `json:"known"`
 	Parts []allowlist.ClosurePart `json:"parts" nullable:"false"`
 	Files []byte                  `json:"files"`
+}
+
+// RequestID asks CancelRequest and RequestState.
+type RequestID struct {
+	RequestID string `json:"request_id"`
+}
+
+// Taking asks TakeRequest.
+type Taking struct {
+	RequestID string `json:"request_id"`
+	UID       uint32 `json:"uid"`
+}
+
+// Ending asks EndRequest.
+type Ending struct {
+	RequestID string            `json:"request_id"`
+	End       daemon.RequestEnd `json:"end"`
 }

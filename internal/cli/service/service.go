@@ -51,6 +51,12 @@ type Service interface {
 	RecordToken(ctx context.Context, spec daemon.TokenSpec, sha256 string) (daemon.TokenInfo, error)
 	Tokens(ctx context.Context) ([]daemon.TokenInfo, error)
 	RevokeToken(ctx context.Context, id string) (int, error)
+	RequestChecks(ctx context.Context, ask daemon.CheckAsk) (daemon.RequestInfo, error)
+	TakeRequest(ctx context.Context, id string, uid uint32) (daemon.RequestInfo, error)
+	EndRequest(ctx context.Context, id string, end daemon.RequestEnd) error
+	CancelRequest(ctx context.Context, id string) error
+	RequestState(ctx context.Context, id string) (daemon.RequestInfo, error)
+	AbandonRequests(ctx context.Context) (int, error)
 }
 
 var (

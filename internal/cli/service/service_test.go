@@ -1,6 +1,7 @@
 package service_test
 
 import (
+	stdcmp "cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -163,6 +164,10 @@ func (w *world) inProcess(token string) service.Service {
 	w.Helper()
 	p, err := w.Authenticate(w.Context(), token)
 	w.must(err)
+	if token != "" {
+		uid := uint32(os.Getuid())
+		p.PeerUID = &uid
+	}
 	return w.As(p)
 }
 
@@ -339,7 +344,45 @@ func (w *world) transcript(s service.Service) (steps []step) {
 			say("RevokeToken", err, n)
 		}
 	}
+	w.requests(s, say)
 	return steps
+}
+
+// requests asks for checks, takes some and ends them.
+func (w *world) requests(s service.Service, say func(name string, err error, results ...any)) {
+	ctx := w.Context()
+	var id string
+	for _, ask := range []daemon.CheckAsk{
+		{RepositoryID: repoID}, {RepositoryID: repoID, Checks: []string{"schema", "builtin:go-test"}, Commit: "HEAD"},
+		{RepositoryID: repoID, RunID: "run-2"}, {RepositoryID: "repo-2"}, {RepositoryID: repoID, Checks: []string{"../x"}},
+	} {
+		r, err := s.RequestChecks(ctx, ask)
+		id = stdcmp.Or(id, r.ID)
+		r.ID = ""
+		say("RequestChecks", err, r)
+	}
+	if id == "" { // others ask
+		uid := uint32(os.Getuid())
+		r, err := w.Service.RequestChecks(ctx, daemon.Principal{Kind: daemon.Operator, Name: "op-0", PeerUID: &uid}, daemon.CheckAsk{RepositoryID: repoID})
+		w.must(err)
+		id = r.ID
+	}
+	for _, uid := range []uint32{7, uint32(os.Getuid())} {
+		r, err := s.TakeRequest(ctx, id, uid)
+		r.ID = ""
+		say("TakeRequest", err, r)
+	}
+	for _, end := range []daemon.RequestEnd{{Outcome: "well"}, {Outcome: daemon.RequestDone, Seals: []string{strings.Repeat("0", 64)}}, {Outcome: daemon.RequestDone, Seals: []string{w.seal}}} {
+		say("EndRequest", s.EndRequest(ctx, id, end))
+	}
+	for _, id := range []string{id, strings.Repeat("0", 32)} {
+		say("CancelRequest", s.CancelRequest(ctx, id))
+		r, err := s.RequestState(ctx, id)
+		r.ID = ""
+		say("RequestState", err, r)
+	}
+	n, err := s.AbandonRequests(ctx)
+	say("AbandonRequests", err, n)
 }
 
 // TestBothServicesAreAlike makes the same calls of both on equal stores.
