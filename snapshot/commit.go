@@ -39,7 +39,7 @@ func DigestCommit(ctx context.Context, root, rev string, opt Options) (Snapshot,
 
 func snapshotCommit(ctx context.Context, dir, rev string, store *Store, opt Options) (snap Snapshot, err error) {
 	opt = opt.withDefaults()
-	root, abs, err := begin(dir, store)
+	root, abs, err := begin(dir, store, opt)
 	if err != nil {
 		return Snapshot{}, err
 	}

@@ -22,11 +22,16 @@ import (
 
 // begin opens the worktree dir, whose absolute path it returns too, and makes
 // ready the store unless it is nil. The caller closes root.
-func begin(dir string, store *Store) (root *beneath.Dir, abs string, err error) {
+func begin(dir string, store *Store, opt Options) (root *beneath.Dir, abs string, err error) {
 	if abs, err = filepath.Abs(dir); err != nil {
 		return nil, "", fmt.Errorf("take a snapshot: %w", err)
 	}
-	if root, err = openRoot(abs); err != nil {
+	if opt.Dir != nil {
+		root, err = opt.Dir.Dir(".")
+	} else {
+		root, err = openRoot(abs)
+	}
+	if err != nil {
 		return nil, "", err
 	}
 	if store != nil {
@@ -41,7 +46,7 @@ func begin(dir string, store *Store) (root *beneath.Dir, abs string, err error) 
 // begins anew when the tree changed meanwhile.
 func snapshotTree(ctx context.Context, dir string, store *Store, opt Options) (Snapshot, error) {
 	opt = opt.withDefaults()
-	root, abs, err := begin(dir, store)
+	root, abs, err := begin(dir, store, opt)
 	if err != nil {
 		return Snapshot{}, err
 	}
@@ -107,7 +112,9 @@ func (s *session) attempt() (snap Snapshot, err error) {
 	w := &walker{opt: s.opt, root: s.root, budget: ignore.NewBudget(ignoreSteps), pool: newPool()}
 	w.memory = s.openMemory()
 	w.reuse = s.store == nil && w.memory != nil
-	s.readIndex(w)
+	if err := s.readIndex(w); err != nil {
+		return Snapshot{}, err
+	}
 	if s.store != nil {
 		if w.out, err = s.store.begin(); err != nil {
 			return Snapshot{}, err
@@ -153,20 +160,25 @@ func (s *session) openMemory() *memory {
 	return store.memory(s.root, s.opt.Now())
 }
 
-// readIndex learns which files git tracks. What cannot be read is a finding.
-func (s *session) readIndex(w *walker) {
+// readIndex learns which files git tracks. What cannot be read is a finding, but
+// what another's rights do not reach is refused.
+func (s *session) readIndex(w *walker) error {
 	repo, err := gitrepo.Open(s.root, s.path)
 	if errors.Is(err, gitrepo.ErrNone) {
-		return
+		return nil
 	}
 	if err == nil {
 		w.index, err = repo.Index()
 		err = errors.Join(err, repo.Close())
 	}
+	if err != nil && s.opt.Dir != nil && errors.Is(err, os.ErrPermission) {
+		return w.vanished(".git", err)
+	}
 	if err != nil {
 		w.index = nil
 		w.find(IndexUnreadable, ".git", "tracked files that are ignored are left out: "+printable(err.Error()))
 	}
+	return nil
 }
 
 // printable escapes what a file in the tree may have put into an error.

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"time"
 
+	"striatum/internal/beneath"
 	"striatum/internal/problem"
 )
 
@@ -54,6 +55,9 @@ type Options struct {
 	// sound. It is for showing a state to people, never for what is sealed or for
 	// a gate check. Freeze and the Commit functions ignore it.
 	Reuse *Store
+	// Dir is the open worktree, whose path then only names it; nil: it is opened at
+	// its path. What cannot be read there is always refused.
+	Dir *beneath.Dir
 }
 
 func (o Options) withDefaults() Options {

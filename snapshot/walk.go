@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"striatum/internal/beneath"
 	"striatum/snapshot/internal/gitrepo"
@@ -63,6 +64,9 @@ func (e *changedError) Unwrap() error { return ErrChanged }
 func (w *walker) vanished(path string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, beneath.ErrLink) || notAFolderError(err) {
 		return &changedError{path: path}
+	}
+	if errors.Is(err, syscall.EXDEV) {
+		return refuse(path, "another file system is mounted there, which a lane that serves others does not read", "let .gitignore name it, or put the files themselves there")
 	}
 	if errors.Is(err, fs.ErrPermission) {
 		return refuse(path, "it cannot be read: permission denied", "run as root, or make it readable")

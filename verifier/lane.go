@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"striatum/allowlist"
+	"striatum/internal/beneath"
 	"striatum/internal/problem"
 	"striatum/receipt"
 	"striatum/sandbox"
@@ -81,7 +82,10 @@ type Request struct {
 	// Root is the top of the worktree; Commit, when set, the revision whose
 	// blobs count instead of the worktree's files.
 	Root, Commit string
-	Wait         time.Duration // for the lane, at most
+	// Dir is the open worktree at Root, read with the rights that it was opened with;
+	// nil: Root is opened.
+	Dir  *beneath.Dir
+	Wait time.Duration // for the lane, at most
 	// Select reads the frozen tree and says which checks to run. Digests are
 	// of the documents in that tree.
 	Select func(tree string) (Selection, error)
@@ -226,16 +230,28 @@ func (l *Lane) freeze(ctx context.Context, req Request) (snapshot.Snapshot, erro
 	}
 	var snap snapshot.Snapshot
 	var err error
+	opt := l.cfg.Snapshot
+	opt.Dir = req.Dir
 	if req.Commit != "" {
-		snap, err = snapshot.FreezeCommit(ctx, req.Root, req.Commit, l.cfg.Snapshots, l.cfg.Snapshot)
+		snap, err = snapshot.FreezeCommit(ctx, req.Root, req.Commit, l.cfg.Snapshots, opt)
 	} else {
-		snap, err = snapshot.Freeze(ctx, req.Root, l.cfg.Snapshots, l.cfg.Snapshot)
+		snap, err = snapshot.Freeze(ctx, req.Root, l.cfg.Snapshots, opt)
 	}
 	if err != nil {
 		return snapshot.Snapshot{}, err
 	}
 	_, err = l.cfg.Snapshots.Trim(snap.TreeSHA256)
 	return snap, err
+}
+
+// Settle takes the lane, and seals and records what an earlier process left open.
+func (l *Lane) Settle(ctx context.Context, wait time.Duration) (err error) {
+	session, err := l.cfg.Journal.Lock(ctx, "settle", wait, l.waiting)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, session.Release()) }()
+	return l.settle(ctx, session)
 }
 
 // settle seals the numbers that an earlier process left open, and records what

@@ -14,20 +14,29 @@ const resolve = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_N
 
 // Dir is an open folder. Methods may be called from several goroutines, except
 // Entries and Close.
-type Dir struct{ fd int }
+type Dir struct {
+	fd int
+	by *Opener // nil: opened with this process's own rights
+}
 
 // Open opens the folder at path. Links in path itself are followed, except the
 // magic ones of /proc: it is the caller's word, not the worktree's.
-func Open(path string) (*Dir, error) {
+func Open(path string) (*Dir, error) { return open(path, nil) }
+
+// Elsewhere opens the folder at path as Open does, with the rights that d was opened
+// with.
+func (d *Dir) Elsewhere(path string) (*Dir, error) { return open(path, d.by) }
+
+func open(path string, by *Opener) (*Dir, error) {
 	how := unix.OpenHow{Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_MAGICLINKS}
-	fd, err := retry(func() (int, error) { return unix.Openat2(unix.AT_FDCWD, path, &how) })
+	fd, err := by.call(func() (int, error) { return unix.Openat2(unix.AT_FDCWD, path, &how) })
 	if errors.Is(err, unix.ENOSYS) {
 		err = ErrUnsupported
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open folder %q: %w", path, err)
 	}
-	return &Dir{fd: fd}, nil
+	return &Dir{fd: fd, by: by}, nil
 }
 
 // Close closes d.
@@ -39,7 +48,7 @@ func (d *Dir) Dir(rel string) (*Dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Dir{fd: fd}, nil
+	return &Dir{fd: fd, by: d.by}, nil
 }
 
 // File opens rel for reading, whatever kind of file it is.
@@ -63,7 +72,10 @@ func (d *Dir) Create(rel string, perm uint32) (*File, error) {
 
 func (d *Dir) openat2(rel string, flags int, perm uint32) (int, error) {
 	how := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Mode: uint64(perm), Resolve: resolve}
-	fd, err := retry(func() (int, error) { return unix.Openat2(d.fd, rel, &how) })
+	if d.by != nil {
+		how.Resolve |= unix.RESOLVE_NO_XDEV
+	}
+	fd, err := d.by.call(func() (int, error) { return unix.Openat2(d.fd, rel, &how) })
 	switch {
 	case err == nil:
 		return fd, nil
@@ -96,7 +108,7 @@ func (d *Dir) Lstat(name string) (Stat, error) {
 		return Stat{}, fmt.Errorf("stat %q: %w", name, unix.EINVAL)
 	}
 	var st unix.Stat_t
-	if err := unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+	if _, err := d.by.call(func() (int, error) { return 0, unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) }); err != nil {
 		return Stat{}, fmt.Errorf("stat %q: %w", name, err)
 	}
 	return fromUnix(&st), nil
@@ -109,7 +121,7 @@ func (d *Dir) Readlink(name string) (string, error) {
 		return "", fmt.Errorf("read link %q: %w", name, unix.EINVAL)
 	}
 	buf := make([]byte, unix.PathMax)
-	n, err := unix.Readlinkat(d.fd, name, buf)
+	n, err := d.by.call(func() (int, error) { return unix.Readlinkat(d.fd, name, buf) })
 	if err != nil {
 		return "", fmt.Errorf("read link %q: %w", name, err)
 	}
@@ -186,7 +198,7 @@ func (d *Dir) Mkdir(name string, perm uint32) error {
 	if strings.Contains(name, "/") {
 		return fmt.Errorf("make folder %q: %w", name, unix.EINVAL)
 	}
-	if err := unix.Mkdirat(d.fd, name, perm); err != nil {
+	if _, err := d.by.call(func() (int, error) { return 0, unix.Mkdirat(d.fd, name, perm) }); err != nil {
 		return fmt.Errorf("make folder %q: %w", name, err)
 	}
 	return nil
@@ -197,7 +209,7 @@ func (d *Dir) Symlink(target, name string) error {
 	if strings.Contains(name, "/") {
 		return fmt.Errorf("make link %q: %w", name, unix.EINVAL)
 	}
-	if err := unix.Symlinkat(target, d.fd, name); err != nil {
+	if _, err := d.by.call(func() (int, error) { return 0, unix.Symlinkat(target, d.fd, name) }); err != nil {
 		return fmt.Errorf("make link %q: %w", name, err)
 	}
 	return nil
@@ -209,7 +221,7 @@ func (d *Dir) Link(from *Dir, name string) error {
 	if strings.Contains(name, "/") {
 		return fmt.Errorf("link %q: %w", name, unix.EINVAL)
 	}
-	if err := unix.Linkat(from.fd, name, d.fd, name, 0); err != nil {
+	if _, err := d.by.call(func() (int, error) { return 0, unix.Linkat(from.fd, name, d.fd, name, 0) }); err != nil {
 		return fmt.Errorf("link %q: %w", name, err)
 	}
 	return nil
@@ -221,7 +233,7 @@ func (d *Dir) Rename(from, to string) error {
 	if strings.Contains(from+to, "/") {
 		return fmt.Errorf("rename %q: %w", from, unix.EINVAL)
 	}
-	if err := unix.Renameat(d.fd, from, d.fd, to); err != nil {
+	if _, err := d.by.call(func() (int, error) { return 0, unix.Renameat(d.fd, from, d.fd, to) }); err != nil {
 		return fmt.Errorf("rename %q to %q: %w", from, to, err)
 	}
 	return nil
@@ -232,7 +244,7 @@ func (d *Dir) Remove(name string) error {
 	if strings.Contains(name, "/") {
 		return fmt.Errorf("remove %q: %w", name, unix.EINVAL)
 	}
-	if err := unix.Unlinkat(d.fd, name, 0); err != nil {
+	if _, err := d.by.call(func() (int, error) { return 0, unix.Unlinkat(d.fd, name, 0) }); err != nil {
 		return fmt.Errorf("remove %q: %w", name, err)
 	}
 	return nil
@@ -243,7 +255,7 @@ func (d *Dir) Remove(name string) error {
 func (d *Dir) SetMtime(name string, sec int64) error {
 	t := unix.NsecToTimespec(sec * 1e9)
 	ts := []unix.Timespec{t, t}
-	if err := unix.UtimesNanoAt(d.fd, name, ts, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+	if _, err := d.by.call(func() (int, error) { return 0, unix.UtimesNanoAt(d.fd, name, ts, unix.AT_SYMLINK_NOFOLLOW) }); err != nil {
 		return fmt.Errorf("set time of %q: %w", name, err)
 	}
 	return nil
@@ -257,6 +269,17 @@ func (d *Dir) Chmod(perm uint32) error { return chmod(d.fd, perm) }
 
 // Sync flushes d's entries to disk.
 func (d *Dir) Sync() error { return fsync(d.fd) }
+
+// call makes a system call that takes a path, with the rights of o.
+func (o *Opener) call(f func() (int, error)) (n int, err error) {
+	if o == nil {
+		return retry(f)
+	}
+	if closed := o.team.Do(func() { n, err = retry(f) }); closed != nil {
+		return -1, closed
+	}
+	return n, err
+}
 
 func retry(f func() (int, error)) (int, error) {
 	for tries := 0; ; tries++ {

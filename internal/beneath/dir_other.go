@@ -25,6 +25,21 @@ func Open(path string) (*Dir, error) {
 	return &Dir{root: root}, nil
 }
 
+// Elsewhere opens the folder at path as Open does.
+func (d *Dir) Elsewhere(path string) (*Dir, error) { return Open(path) }
+
+// Opener is not offered here.
+type Opener struct{}
+
+// NewOpener is not offered here.
+func NewOpener(Caller) (*Opener, error) { return nil, errors.ErrUnsupported }
+
+// Close does nothing.
+func (o *Opener) Close() {}
+
+// Adopt is not offered here.
+func (o *Opener) Adopt(int) (*Dir, error) { return nil, errors.ErrUnsupported }
+
 // Close closes d.
 func (d *Dir) Close() error { return d.root.Close() }
 

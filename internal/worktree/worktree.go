@@ -64,9 +64,32 @@ func Open(dir string) (*Root, error) {
 	if err != nil {
 		return nil, explain(err, fmt.Sprintf("open worktree %q", dir))
 	}
+	r, err := own(d)
+	if err != nil {
+		return nil, explain(err, fmt.Sprintf("open worktree %q", dir))
+	}
+	return r, nil
+}
+
+// Of is Open for a folder that is open. It stays the caller's.
+func Of(dir *beneath.Dir) (*Root, error) {
+	const what = "open the worktree"
+	d, err := dir.Dir(".")
+	if err != nil {
+		return nil, explain(err, what)
+	}
+	r, err := own(d)
+	if err != nil {
+		return nil, explain(err, what)
+	}
+	return r, nil
+}
+
+// own returns the worktree of d, which it takes over.
+func own(d *beneath.Dir) (*Root, error) {
 	st, err := d.Stat()
 	if err != nil {
-		return nil, errors.Join(explain(err, fmt.Sprintf("open worktree %q", dir)), d.Close())
+		return nil, errors.Join(err, d.Close())
 	}
 	return &Root{dir: d, uid: st.UID, gid: st.GID}, nil
 }

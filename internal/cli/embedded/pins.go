@@ -14,7 +14,17 @@ import (
 // Pins reads a host's pins in the worktree at top, and the digest of their file;
 // nil if there are none. What no lane of the ring signed is refused.
 func Pins(top, intentPath, fingerprint string, ring seal.Keyring) (_ *allowlist.Pins, sha256 string, err error) {
-	envelope, err := PinsFile(top, intentPath, fingerprint)
+	root, err := worktree.Open(top)
+	if err != nil {
+		return nil, "", err
+	}
+	defer func() { _ = root.Close() }() // nothing is pending in it
+	return PinsIn(root, intentPath, fingerprint, ring)
+}
+
+// PinsIn is Pins for an open worktree.
+func PinsIn(root *worktree.Root, intentPath, fingerprint string, ring seal.Keyring) (_ *allowlist.Pins, sha256 string, err error) {
+	envelope, err := pinsFile(root, intentPath, fingerprint)
 	if envelope == nil || err != nil {
 		return nil, "", err
 	}
@@ -33,6 +43,10 @@ func PinsFile(top, intentPath, fingerprint string) ([]byte, error) {
 		return nil, err
 	}
 	defer func() { _ = root.Close() }() // nothing is pending in it
+	return pinsFile(root, intentPath, fingerprint)
+}
+
+func pinsFile(root *worktree.Root, intentPath, fingerprint string) ([]byte, error) {
 	path := allowlist.PinsPath(intentPath, fingerprint)
 	envelope, err := root.ReadFile(path, allowlist.MaxPinsBytes)
 	if errors.Is(err, fs.ErrNotExist) {

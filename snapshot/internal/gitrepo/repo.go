@@ -15,7 +15,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -96,7 +95,7 @@ func openLinked(root *beneath.Dir, path string) (repo *Repo, err error) {
 	if filepath.Base(worktrees) != "worktrees" {
 		return nil, fmt.Errorf("%w: it is not a linked worktree", ErrForeign)
 	}
-	common, err := beneath.Open(filepath.Dir(worktrees))
+	common, err := root.Elsewhere(filepath.Dir(worktrees))
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +115,7 @@ func openLinked(root *beneath.Dir, path string) (repo *Repo, err error) {
 }
 
 // agrees checks that the repository names the worktree as one of its own.
-func agrees(root, own, common *beneath.Dir, target string) error {
+func agrees(root, own, common *beneath.Dir, target string) (err error) {
 	top, err := root.Stat()
 	if err != nil {
 		return err
@@ -130,19 +129,24 @@ func agrees(root, own, common *beneath.Dir, target string) error {
 			return fmt.Errorf("%w: it has another owner", ErrForeign)
 		}
 	}
-	back, err := own.ReadFile("gitdir", maxPointerBytes)
+	pointer, err := own.ReadFile("gitdir", maxPointerBytes)
 	if err != nil {
 		return err
 	}
-	at := strings.TrimRight(string(back), "\r\n")
+	at := strings.TrimRight(string(pointer), "\r\n")
 	if !filepath.IsAbs(at) {
 		at = filepath.Join(target, at)
 	}
-	here, err := os.Stat(filepath.Dir(at))
+	back, err := root.Elsewhere(filepath.Dir(at))
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrForeign, err)
 	}
-	if !sameFolder(here, top) {
+	defer func() { err = errors.Join(err, back.Close()) }()
+	here, err := back.Stat()
+	if err != nil {
+		return err
+	}
+	if here.Ino == 0 || here.Ino != top.Ino || here.Dev != top.Dev { // zero where identity is not told
 		return fmt.Errorf("%w: it is the worktree of another folder", ErrForeign)
 	}
 	up, err := own.ReadFile("commondir", maxPointerBytes)
