@@ -2,9 +2,10 @@ package httpapi
 
 import (
 	"context"
-	"errors"
 	"net"
 	"sync"
+
+	"striatum/internal/unixsocket"
 )
 
 // peer is who is at the other end of a connection, as the kernel says; known is
@@ -53,10 +54,12 @@ func (l *listener) Accept() (net.Conn, error) {
 		}
 		var p peer
 		if u, ok := c.(*net.UnixConn); ok {
-			if p, err = readPeer(u); err != nil {
+			who, err := unixsocket.PeerOf(u)
+			if err != nil {
 				_ = c.Close()
 				continue
 			}
+			p = peer{known: true, uid: who.UID, pid: who.PID}
 		}
 		if l.take(p) {
 			return &conn{Conn: c, peer: p, from: l}, nil
@@ -102,5 +105,3 @@ func (c *conn) Close() error {
 	c.once.Do(func() { c.from.give(c.peer) })
 	return c.Conn.Close()
 }
-
-var errNoPeer = errors.New("the kernel names no peer")

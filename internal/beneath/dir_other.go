@@ -40,6 +40,9 @@ func (o *Opener) Close() {}
 // Adopt is not offered here.
 func (o *Opener) Adopt(int) (*Dir, error) { return nil, errors.ErrUnsupported }
 
+// Path is not told here.
+func (d *Dir) Path() (string, error) { return "", errors.ErrUnsupported }
+
 // Close closes d.
 func (d *Dir) Close() error { return d.root.Close() }
 

@@ -3,6 +3,7 @@ package beneath
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"unsafe"
 
@@ -44,6 +45,9 @@ func (o *Opener) Adopt(fd int) (*Dir, error) {
 	}
 	return d, err
 }
+
+// Path returns where d lies, as this process sees it now.
+func (d *Dir) Path() (string, error) { return os.Readlink(fmt.Sprintf("/proc/self/fd/%d", d.fd)) }
 
 var errKept = errors.New("the thread kept other rights than the caller's")
 

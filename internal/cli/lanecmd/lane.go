@@ -18,6 +18,7 @@ import (
 	"striatum/internal/cli"
 	"striatum/internal/cli/embedded"
 	"striatum/internal/cli/service"
+	"striatum/internal/cli/verifiercmd"
 	"striatum/internal/problem"
 	"striatum/seal"
 )
@@ -27,12 +28,12 @@ const maxKeyFile = 16 << 10
 
 // New returns the command with its children.
 func New(f *cli.Factory) *cobra.Command {
-	return cli.Parent("lane", "Enrol, list and revoke lanes, and publish which to trust",
+	return cli.Parent("lane", "Enrol, list, revoke and serve lanes, and publish which to trust",
 		"  striatum lane enrol --key lane.pub --class shared --token-file ~/striatum-operator.token\n  striatum lane list\n  striatum lane revoke lane-1 --retired\n  striatum lane trust --out trust.json",
-		newEnrol(f), newList(f), newRevoke(f), newTrust(f))
+		newEnrol(f), newList(f), newRevoke(f), newTrust(f), verifiercmd.NewServe(f))
 }
 
-// Options are the flags of all commands.
+// Options are the flags of the commands but serve.
 type Options struct {
 	Key, ID, Class       string
 	Retired, Compromised bool

@@ -34,7 +34,7 @@ type binder struct {
 	repository, run string
 	declared        []claim.Claim
 	top             string
-	outputs         string // the lane's store of streams
+	outputs         string // the lane's store of streams; "" where it cannot be read
 	streams         cli.Streams
 	progress        *progress
 	noted           bool // that a copy could not be written
@@ -42,13 +42,27 @@ type binder struct {
 
 func (b *binder) concluded(ctx context.Context, o verifier.Outcome) error {
 	b.progress.concluded(o)
-	if b.declared != nil && o.Check.BacksClaim != "" {
-		ledger, err := b.service.Bind(ctx, daemon.ClaimBinding{
-			RepositoryID: b.repository, RunID: b.run, Declared: b.declared, ClaimID: o.Check.BacksClaim, Seal: o.Receipt.Seal(),
-		})
-		if err != nil {
-			return err
-		}
+	ledger, err := bind(ctx, b.service, b.repository, b.run, b.declared, o)
+	if err != nil {
+		return err
+	}
+	return b.keep(o, ledger)
+}
+
+// bind binds the claim of an outcome to its receipt, and returns the run's ledger;
+// nil where the check backs no claim.
+func bind(ctx context.Context, s service.Service, repository, run string, declared []claim.Claim, o verifier.Outcome) ([]byte, error) {
+	if declared == nil || o.Check.BacksClaim == "" {
+		return nil, nil
+	}
+	return s.Bind(ctx, daemon.ClaimBinding{
+		RepositoryID: repository, RunID: run, Declared: declared, ClaimID: o.Check.BacksClaim, Seal: o.Receipt.Seal(),
+	})
+}
+
+// keep leaves copies of an outcome for people.
+func (b *binder) keep(o verifier.Outcome, ledger []byte) error {
+	if ledger != nil {
 		b.copy(".striatum/claim_ledger.json", ledger)
 	}
 	b.copy(".striatum/receipts/"+o.Receipt.Seal()+".receipt.json", o.Envelope)
@@ -57,6 +71,9 @@ func (b *binder) concluded(ctx context.Context, o verifier.Outcome) error {
 		return err
 	}
 	b.copy(".striatum/receipts/"+o.Receipt.Seal()+".sigstore.json", bundle)
+	if b.outputs == "" {
+		return nil // the lane is another's
+	}
 	if manifest, err := embedded.ReadFile(o.Manifest, maxCopyBytes); err == nil {
 		b.copy(".striatum/receipts/"+o.Receipt.Seal()+".manifest", manifest)
 	}

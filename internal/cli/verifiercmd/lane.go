@@ -81,7 +81,10 @@ func open(ctx context.Context, f *cli.Factory, top, tokenFile string) (_ *opened
 	if o.fingerprint, err = hostFingerprint(o.home.LaneDir(), f.Rand); err != nil {
 		return nil, err
 	}
-	o.lane, err = o.openLane(f)
+	log := slog.New(slog.NewTextHandler(f.Streams.Err, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	o.lane, err = o.openLane(f, log, o.progress.step, func(h journal.Holder) {
+		f.Streams.Notef("waiting for the lane: process %d holds it since %s (%s)", h.PID, h.Since, cli.Escape(h.What))
+	})
 	return o, err
 }
 
@@ -91,7 +94,7 @@ func open(ctx context.Context, f *cli.Factory, top, tokenFile string) (_ *opened
 func (o *opened) openHome(ctx context.Context, f *cli.Factory) (err error) {
 	const what = "run the lane of this home"
 	if k := o.Is.Principal.Kind; k == daemon.Session {
-		return problem.New(problem.Refused, what, "a session names checks, and runs none", "a lane runs them: run this with the lane's token")
+		return problem.New(problem.Refused, what, "a session names checks, and runs none", "`striatum verifier run` asks the lane for them; the rest is for whoever runs that")
 	}
 	if o.home = o.UserHome; o.home.LaneKey == nil {
 		var created []string
@@ -129,8 +132,8 @@ func (o *opened) pins(ctx context.Context, intentPath string) (*allowlist.Pins, 
 	return embedded.Pins(o.worktree.Path, intentPath, o.fingerprint, ring)
 }
 
-// openLane wires the home's lane.
-func (o *opened) openLane(f *cli.Factory) (*verifier.Lane, error) {
+// openLane wires the home's lane, which tells of its steps and of whom it waits for.
+func (o *opened) openLane(f *cli.Factory, log *slog.Logger, step func(check, step string), waiting func(journal.Holder)) (*verifier.Lane, error) {
 	h := o.home
 	settings, err := h.Settings()
 	if err != nil {
@@ -148,7 +151,6 @@ func (o *opened) openLane(f *cli.Factory) (*verifier.Lane, error) {
 	if err != nil {
 		return nil, err
 	}
-	log := slog.New(slog.NewTextHandler(f.Streams.Err, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	lane := verifier.New(verifier.Config{
 		Dir: dir, Journal: j, OpenOutputs: func() (*journal.Outputs, error) {
 			return journal.OpenOutputs(outputsDir(h), outputsQuota, f.Now)
@@ -188,10 +190,7 @@ func (o *opened) openLane(f *cli.Factory) (*verifier.Lane, error) {
 		Version: versioncmd.Read().Version, SelfSHA256: digest,
 		Recorder: recorder{o.Session}, Keyring: o.Keyring,
 		Now: f.Now, Rand: f.Rand, Log: log,
-		Progress: o.progress.step,
-		Waiting: func(h journal.Holder) {
-			f.Streams.Notef("waiting for the lane: process %d holds it since %s (%s)", h.PID, h.Since, cli.Escape(h.What))
-		},
+		Progress: step, Waiting: waiting,
 	})
 	return lane, nil
 }

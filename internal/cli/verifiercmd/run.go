@@ -35,6 +35,7 @@ type runOptions struct {
 	commit    string
 	run       string
 	wait      time.Duration
+	lane      string
 	tokenFile string
 	output    cli.Output
 }
@@ -48,6 +49,10 @@ func newRun(f *cli.Factory) *cobra.Command {
 control first, then twice. Each check ends in a signed receipt, also when it
 fails or cannot be judged, and its claim is bound to that receipt. After the
 results stand the skipped tests and the findings: what a pass does not speak for.
+
+With a daemon and a session's token it asks a lane (striatum lane serve), which reads
+the worktree with the caller's rights; so it does with an operator's token and --lane,
+unless the home has a lane's key.
 
 Exit codes: 0 every check passed, 1 one failed, 4 one could not be judged,
 5 one is void (its negative control did not do its work), 2 no such check, 3
@@ -67,6 +72,7 @@ unfilled or unpinned. Of several checks the worst counts: 3, 6, 7, 1, 5, 4.`,
 	fl.StringVar(&o.commit, "commit", "", "check the blobs of this revision instead of the files")
 	fl.StringVar(&o.run, "run", "", "the run that the claims belong to (default: none)")
 	fl.DurationVar(&o.wait, "wait", 10*time.Minute, "how long to wait for the lane while another process holds it")
+	fl.StringVar(&o.lane, "lane", "", "ask the lane that listens on this `socket` (default: STRIATUM_LANE_SOCKET; for a session "+LaneSocket+")")
 	fl.StringVar(&o.tokenFile, "token-file", "", "file with the operator token (default: STRIATUM_TOKEN_FILE, else no token)")
 	cmd.MarkFlagsMutuallyExclusive("check", "all")
 	cli.AddOutput(cmd, &o.output)
@@ -96,6 +102,9 @@ func (o *runOptions) execute(ctx context.Context, f *cli.Factory) (err error) {
 	if err != nil {
 		return err
 	}
+	if remote, err := o.ask(ctx, f, top); remote || err != nil {
+		return err
+	}
 	s, err := open(ctx, f, top, o.tokenFile)
 	if err != nil {
 		return err
@@ -113,7 +122,7 @@ func (o *runOptions) execute(ctx context.Context, f *cli.Factory) (err error) {
 			if err != nil {
 				return verifier.Selection{}, err
 			}
-			sel, declared, err := o.selection(files)
+			sel, declared, err := selection(files, o.checks)
 			b.declared = declared
 			if err != nil {
 				return sel, err
@@ -125,13 +134,19 @@ func (o *runOptions) execute(ctx context.Context, f *cli.Factory) (err error) {
 		Concluded: b.concluded,
 	})
 	s.progress.end()
-	if perr := o.print(f.Streams, s.repo.ID, outcomes); perr != nil {
+	return o.conclude(f, s.repo.ID, outcomes, len(b.declared) > 0, err)
+}
+
+// conclude prints what a run came to, whose error it is given, and returns that of
+// the command.
+func (o *runOptions) conclude(f *cli.Factory, repositoryID string, outcomes []verifier.Outcome, declares bool, err error) error {
+	if perr := o.print(f.Streams, repositoryID, outcomes); perr != nil {
 		return errors.Join(err, perr)
 	}
 	if err != nil {
 		return interrupted(err, len(outcomes))
 	}
-	if len(b.declared) == 0 {
+	if !declares {
 		f.Streams.Notef("no workflow declares a claim for this; generate one with: striatum workflow generate --shape verification_gate --write")
 	}
 	if kind, bad := worst(outcomes); bad {
@@ -152,8 +167,9 @@ func interrupted(err error, ended int) error {
 	}
 }
 
-// selection reads the workflow among the frozen tree's files and chooses the checks.
-func (o *runOptions) selection(files daemon.Files) (verifier.Selection, []claim.Claim, error) {
+// selection reads the workflow among the frozen tree's files and chooses the checks
+// with those ids, all of the workflow's where there are none.
+func selection(files daemon.Files, ids []string) (verifier.Selection, []claim.Claim, error) {
 	_, policy, err := files.Document()
 	if err != nil {
 		return verifier.Selection{}, nil, err
@@ -169,14 +185,14 @@ func (o *runOptions) selection(files daemon.Files) (verifier.Selection, []claim.
 		declared = daemon.DeclaredClaims(w)
 		for _, c := range w.Checks() {
 			known[c.CheckID()] = c.CheckRef
-			if len(o.checks) == 0 {
+			if len(ids) == 0 {
 				sel.Checks = append(sel.Checks, c.CheckRef)
 			}
 		}
 		sel.IntentSHA256 = digestOf(files[w.IntentPath])
 	}
 	seen := map[string]bool{}
-	for _, id := range o.checks {
+	for _, id := range ids {
 		if seen[id] {
 			continue
 		}
