@@ -43,6 +43,7 @@ func (o *outbox) add(m Message) {
 		if x := m.Outcome; x != nil && o.held+len(line) > maxHeldBytes {
 			line = encode(Message{Outcome: &Outcome{Seal: x.Seal}})
 		}
+		o.step = nil // it is over
 		o.others = append(o.others, line)
 		o.held += len(line)
 	}
@@ -86,11 +87,11 @@ func (o *outbox) take() (line []byte, more bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
-	case o.step != nil:
-		line, o.step = o.step, nil
 	case len(o.others) > 0:
 		line, o.others = o.others[0], o.others[1:]
 		o.held -= len(line)
+	case o.step != nil:
+		line, o.step = o.step, nil
 	case o.closed:
 		return nil, false
 	}

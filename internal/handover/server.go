@@ -55,6 +55,7 @@ type entry struct {
 	out    *outbox
 	done   chan struct{} // closed when the work has ended
 	queued bool
+	ahead  int // of it, when it came
 }
 
 // New returns a Server.
@@ -203,11 +204,10 @@ func (s *Server) admit(ctx context.Context, c *net.UnixConn, from unixsocket.Pee
 	}
 	e := &entry{uid: from.UID, job: job, ctx: ctx, out: out, done: make(chan struct{}), queued: true}
 	s.mu.Lock()
-	ahead := len(s.queue)
-	if s.running {
-		ahead++
+	if e.ahead = len(s.queue); s.running {
+		e.ahead++
 	}
-	out.add(Message{Queued: &Queued{Ahead: ahead}})
+	out.add(Message{Queued: &Queued{Ahead: e.ahead}})
 	s.queue = append(s.queue, e)
 	s.mu.Unlock()
 	select {
