@@ -1,0 +1,272 @@
+package verifiercmd
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"striatum/daemon"
+	"striatum/daemon/httpapi"
+	"striatum/internal/cli"
+	"striatum/internal/execban"
+	"striatum/internal/handover"
+	"striatum/internal/home"
+	"striatum/internal/problem"
+	"striatum/receipt/receipttest"
+	"striatum/seal"
+	"striatum/store/sqlite"
+)
+
+// hall is a daemon with an enrolled lane, a worktree that it knows, and an operator
+// who asks.
+type hall struct {
+	testing.TB
+	*daemon.Service
+	dir, tree, lane string // folders; the lane's socket
+	asking          daemon.Principal
+	env             map[string]string
+
+	mu    sync.Mutex
+	ahead time.Duration // of the daemon's clock
+}
+
+const hallRepository = "repo-1"
+
+func newHall(t *testing.T) *hall {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("only root serves a lane")
+	}
+	dir, err := os.MkdirTemp("", "hall") //nolint:usetesting // its path is short enough for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &hall{TB: t, dir: dir, tree: filepath.Join(dir, "tree"), lane: filepath.Join(dir, "lane")}
+	now := func() time.Time {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return time.Now().Add(h.ahead)
+	}
+	st, err := sqlite.Open(t.Context(), filepath.Join(dir, "store.db"), now)
+	h.must(err)
+	h.Service = daemon.New(daemon.Config{
+		Store: st, Now: now, Rand: rand.Reader, StoreClass: seal.ClassShared, StoreName: "sqlite", Home: filepath.Join(dir, "daemon"), ReportKey: receipttest.Key(t, 7),
+	})
+	operator := daemon.Principal{Kind: daemon.Operator, Name: "op-0"}
+	uid := uint32(0)
+	h.asking = daemon.Principal{Kind: daemon.Operator, Name: "op-1", PeerUID: &uid}
+	own, _, err := home.Open(t.Context(), filepath.Join(dir, "home"), rand.Reader)
+	h.must(err)
+	h.must(h.EnrolLane(t.Context(), operator, daemon.LaneSpec{LaneID: "lane-1", PublicKey: own.LaneKey.Public(), Class: seal.ClassShared}))
+	token, hash, err := daemon.DrawToken(rand.Reader, daemon.Lane)
+	h.must(err)
+	_, err = h.RecordToken(t.Context(), operator, daemon.TokenSpec{Kind: daemon.Lane, LaneID: "lane-1", TTL: time.Hour}, hash)
+	h.must(err)
+	h.must(os.WriteFile(filepath.Join(dir, "token"), []byte(token), 0o600))
+	h.must(os.Mkdir(h.tree, 0o755))
+	wt, err := home.Worktree(h.tree)
+	h.must(err)
+	h.must(h.BindRepository(t.Context(), operator, wt, hallRepository))
+	h.env = map[string]string{
+		"STRIATUM_HOME": own.Dir, "STRIATUM_SOCKET": filepath.Join(dir, "daemon.sock"), "STRIATUM_TOKEN_FILE": filepath.Join(dir, "token"), "PATH": os.Getenv("PATH"), "HOME": dir,
+	}
+	var lc net.ListenConfig
+	l, err := lc.Listen(t.Context(), "unix", h.env["STRIATUM_SOCKET"])
+	h.must(err)
+	server := httpapi.New(httpapi.Config{Service: h.Service, Log: slog.New(slog.DiscardHandler), Now: time.Now, Rand: rand.Reader, Confined: execban.Read})
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(ctx, l) }()
+	t.Cleanup(func() {
+		stop()
+		for _, err := range []error{<-ended, st.Close(), os.RemoveAll(dir)} {
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return h
+}
+
+func (h *hall) must(err error) {
+	h.Helper()
+	if err != nil {
+		h.Fatal(err)
+	}
+}
+
+// serving tells when a lane's log says that it serves.
+type serving struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+	once sync.Once
+	at   chan struct{}
+}
+
+func (s *serving) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.text.Write(p)
+	if strings.Contains(s.text.String(), `"serving"`) {
+		s.once.Do(func() { close(s.at) })
+	}
+	return len(p), nil
+}
+
+// serve runs `striatum lane serve` and returns what stops it.
+func (h *hall) serve() (stop func() error) {
+	h.Helper()
+	log := &serving{at: make(chan struct{})}
+	f := &cli.Factory{
+		Streams: cli.Streams{In: strings.NewReader(""), Out: io.Discard, Err: log},
+		Getenv:  func(name string) string { return h.env[name] }, Getwd: os.Getwd, Now: time.Now, Rand: rand.Reader,
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cmd := NewServe(f)
+	cmd.SetArgs([]string{"--listen", h.lane})
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.ExecuteContext(ctx) }()
+	select {
+	case <-log.at:
+	case err := <-ended:
+		h.Fatalf("it does not serve: %v", err)
+	}
+	stop = sync.OnceValue(func() error {
+		cancel()
+		return <-ended
+	})
+	h.Cleanup(func() {
+		if err := stop(); err != nil {
+			h.Error(err)
+		}
+	})
+	return stop
+}
+
+// request asks for a check as the uid given.
+func (h *hall) request(repository string, uid uint32) string {
+	h.Helper()
+	p := h.asking
+	p.PeerUID = &uid
+	r, err := h.RequestChecks(h.Context(), p, daemon.CheckAsk{RepositoryID: repository, Checks: []string{"none"}})
+	h.must(err)
+	return r.ID
+}
+
+// offer hands the folder over and returns the problem that it ends with.
+func (h *hall) offer(id, folder string) *problem.Problem {
+	h.Helper()
+	c, err := handover.Dial(h.Context(), h.lane)
+	h.must(err)
+	defer func() { h.must(c.Close()) }()
+	dir, err := os.Open(folder)
+	h.must(err)
+	defer func() { h.must(dir.Close()) }()
+	h.must(c.Offer(id, dir))
+	for {
+		m, err := c.Next()
+		h.must(err)
+		if m.End == nil {
+			continue
+		}
+		if m.End.Problem == nil {
+			h.Fatal("it ended without a problem")
+		}
+		return m.End.Problem.Problem()
+	}
+}
+
+func (h *hall) state(id string) daemon.RequestInfo {
+	h.Helper()
+	r, err := h.RequestState(h.Context(), h.asking, id)
+	h.must(err)
+	return r
+}
+
+func TestALaneRefusesWhatItWasNotAskedFor(t *testing.T) {
+	h := newHall(t)
+	h.serve()
+	used := h.request(hallRepository, 0)
+	if p := h.offer(used, h.tree); p.Kind != problem.Usage || !strings.Contains(p.What, "no check") {
+		t.Errorf("a check that there is not: %v", p)
+	}
+	if s := h.state(used); s.State != daemon.RequestFailed || !strings.Contains(s.Why, "no check") {
+		t.Errorf("got %+v", s)
+	}
+	other := filepath.Join(h.dir, "other")
+	h.must(os.Mkdir(other, 0o755))
+	wt, err := home.Worktree(other)
+	h.must(err)
+	h.must(h.BindRepository(t.Context(), daemon.Principal{Kind: daemon.Operator, Name: "op-0"}, wt, "repo-2"))
+	foreign := h.request(hallRepository, 0)
+	for _, tt := range []struct{ name, id, folder, want string }{
+		{"an id that was used", used, h.tree, "took it already"},
+		{"an id that is none", strings.Repeat("0", 32), h.tree, "no such request"},
+		{"an odd id", "../x\x1b", h.tree, "no such request"},
+		{"another user's", h.request(hallRepository, 7), h.tree, "another user asked for it"},
+		{"a folder that is no worktree", h.request(hallRepository, 0), "/etc", "does not know it"},
+		{"another repository's", foreign, other, "of another repository"},
+	} {
+		if p := h.offer(tt.id, tt.folder); p.Kind != problem.Refused || !strings.Contains(p.Why, tt.want) {
+			t.Errorf("%s: got %v, want %q", tt.name, p, tt.want)
+		}
+	}
+	if s := h.state(foreign); s.State != daemon.RequestFailed {
+		t.Errorf("got %+v", s)
+	}
+	h.mu.Lock()
+	h.ahead = daemon.RequestTTL / 2
+	h.mu.Unlock()
+	late := h.request(hallRepository, 0)
+	h.mu.Lock()
+	h.ahead = 2 * daemon.RequestTTL
+	h.mu.Unlock()
+	if p := h.offer(late, h.tree); p.Kind != problem.Refused || !strings.Contains(p.Why, "expired") {
+		t.Errorf("an expired one: got %v", p)
+	}
+	last := h.request(hallRepository, 0)
+	_, err = h.RevokeLane(t.Context(), h.asking, "lane-1", daemon.RevokedRetired, 0)
+	h.must(err)
+	if p := h.offer(last, h.tree); p.Kind != problem.Refused || !strings.Contains(p.Why, "was revoked") {
+		t.Errorf("a revoked lane: got %v", p)
+	}
+}
+
+func TestALaneIsServedByOneProcessWhichEndsWhatAnotherLeft(t *testing.T) {
+	h := newHall(t)
+	left := h.request(hallRepository, 0)
+	_, err := h.TakeRequest(t.Context(), daemon.Principal{Kind: daemon.Lane, Name: "lane-1"}, left, 0)
+	h.must(err)
+	stop := h.serve()
+	if s := h.state(left); s.State != daemon.RequestAbandoned {
+		t.Errorf("got %+v", s)
+	}
+	f := &cli.Factory{
+		Streams: cli.Streams{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard},
+		Getenv:  func(name string) string { return h.env[name] }, Getwd: os.Getwd, Now: time.Now, Rand: rand.Reader,
+	}
+	second := NewServe(f)
+	second.SetArgs([]string{"--listen", h.lane + "2"})
+	second.SilenceErrors, second.SilenceUsage = true, true
+	if p := problem.Of(second.ExecuteContext(t.Context())); p == nil || p.Kind != problem.Refused || !strings.Contains(p.Hint, "another process serves it") {
+		t.Errorf("a second one: got %v", p)
+	}
+	h.must(stop())
+	if _, err := os.Stat(h.lane); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the socket is left: %v", err)
+	}
+	_, err = handover.Dial(t.Context(), h.lane)
+	if p := problem.Of(err); p == nil || p.Kind != problem.Missing {
+		t.Errorf("no lane: got %v, want kind Missing", err)
+	}
+}
