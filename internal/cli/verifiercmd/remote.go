@@ -73,6 +73,7 @@ type asked struct {
 	copies   *binder
 	progress *progress
 	outcomes []verifier.Outcome
+	taken    bool // the lane has the request
 	begun    bool // the lane works on it
 }
 
@@ -109,6 +110,9 @@ func (a *asked) run(ctx context.Context, socket, top string) (err error) {
 	a.progress.end()
 	if err == nil {
 		err = a.confirm(ctx)
+	}
+	if err != nil && !a.taken {
+		a.withdraw(ctx)
 	}
 	return a.o.conclude(a.f, repo.ID, a.outcomes, end.Declares, err)
 }
@@ -218,6 +222,7 @@ func (a *asked) ended(end handover.End, gaveUp error) error {
 func (a *asked) hear(ctx context.Context, m handover.Message) error {
 	switch {
 	case m.Queued != nil:
+		a.taken = true
 		if m.Queued.Ahead > 0 {
 			a.progress.step("", fmt.Sprintf("wait for the lane: %d before this", m.Queued.Ahead))
 		}
@@ -288,6 +293,14 @@ func (a *asked) confirm(ctx context.Context) error {
 	return nil
 }
 
+// withdraw takes back a request that no lane took. One that cannot be taken back
+// expires.
+func (a *asked) withdraw(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelWait)
+	defer cancel()
+	_ = a.s.CancelRequest(ctx, a.request.ID)
+}
+
 // lost says what the daemon knows of a request whose lane said no more.
 func (a *asked) lost(cause error) error {
 	const what = "follow the lane"
@@ -296,11 +309,6 @@ func (a *asked) lost(cause error) error {
 	state, err := a.s.RequestState(ctx, a.request.ID)
 	if err != nil {
 		return problem.Wrap(problem.Indeterminate, cause, what, "what became of the request is not known; run the command again")
-	}
-	if state.State == daemon.RequestWaiting {
-		if err := a.s.CancelRequest(ctx, a.request.ID); err != nil {
-			return errors.Join(problem.Wrap(problem.Indeterminate, cause, what, ""), err)
-		}
 	}
 	return problem.Wrap(problem.Indeterminate, cause, what, "the daemon "+describe(state)+"; the gate shows what counts, or run the command again")
 }

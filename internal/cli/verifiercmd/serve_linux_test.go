@@ -24,6 +24,7 @@ import (
 	"striatum/internal/problem"
 	"striatum/receipt/receipttest"
 	"striatum/seal"
+	"striatum/store"
 	"striatum/store/sqlite"
 )
 
@@ -35,6 +36,7 @@ type hall struct {
 	dir, tree, lane string // folders; the lane's socket
 	asking          daemon.Principal
 	env             map[string]string
+	store           store.Store
 
 	mu    sync.Mutex
 	ahead time.Duration // of the daemon's clock
@@ -59,6 +61,7 @@ func newHall(t *testing.T) *hall {
 	}
 	st, err := sqlite.Open(t.Context(), filepath.Join(dir, "store.db"), now)
 	h.must(err)
+	h.store = st
 	h.Service = daemon.New(daemon.Config{
 		Store: st, Now: now, Rand: rand.Reader, StoreClass: seal.ClassShared, StoreName: "sqlite", Home: filepath.Join(dir, "daemon"), ReportKey: receipttest.Key(t, 7),
 	})
@@ -268,5 +271,92 @@ func TestALaneIsServedByOneProcessWhichEndsWhatAnotherLeft(t *testing.T) {
 	_, err = handover.Dial(t.Context(), h.lane)
 	if p := problem.Of(err); p == nil || p.Kind != problem.Missing {
 		t.Errorf("no lane: got %v, want kind Missing", err)
+	}
+}
+
+// session runs `verifier run` with a session's token in the worktree.
+func (h *hall) session(args ...string) error {
+	h.Helper()
+	token, hash, err := daemon.DrawToken(rand.Reader, daemon.Session)
+	h.must(err)
+	_, err = h.RecordToken(h.Context(), h.asking, daemon.TokenSpec{Kind: daemon.Session, RepositoryID: hallRepository, TTL: time.Hour}, hash)
+	h.must(err)
+	file := filepath.Join(h.dir, "session")
+	h.must(os.WriteFile(file, []byte(token), 0o600))
+	env := map[string]string{"STRIATUM_HOME": filepath.Join(h.dir, "user"), "STRIATUM_SOCKET": h.env["STRIATUM_SOCKET"], "STRIATUM_LANE_SOCKET": h.lane}
+	cmd := newRun(&cli.Factory{
+		Streams: cli.Streams{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard},
+		Getenv:  func(name string) string { return env[name] }, Getwd: func() (string, error) { return h.tree, nil }, Now: time.Now, Rand: rand.Reader,
+	})
+	cmd.SetArgs(append([]string{"--worktree-exact", "--token-file", file}, args...))
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	return cmd.ExecuteContext(h.Context())
+}
+
+// waiting counts the requests that wait for a lane.
+func (h *hall) waiting() int {
+	h.Helper()
+	n := 0
+	h.must(h.store.View(h.Context(), func(r store.Reader) error {
+		rows, err := r.OpenCheckRequests(h.Context(), time.Now().UTC().Format(time.RFC3339), store.Page{})
+		n = len(rows)
+		return err
+	}))
+	return n
+}
+
+func TestASessionIsToldWhatTheLaneSays(t *testing.T) {
+	h := newHall(t)
+	if p := problem.Of(h.session("--check", "none")); p == nil || p.Kind != problem.Missing || !strings.Contains(p.What, "call the lane") {
+		t.Errorf("no lane: got %v", p)
+	}
+	h.serve()
+	if p := problem.Of(h.session("--check", "none")); p == nil || p.Kind != problem.Usage || !strings.Contains(p.What, `there is no check "none"`) {
+		t.Errorf("got %v", p)
+	}
+	if p := problem.Of(h.session("--lane", "relative")); p == nil || p.Kind != problem.Usage {
+		t.Errorf("a relative socket: got %v", p)
+	}
+	if _, err := os.Stat(filepath.Join(h.dir, "user")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a session got a home: %v", err)
+	}
+}
+
+// TestALaneThatSaysNothingTrueIsNoSuccess has servers in the lane's place.
+func TestALaneThatSaysNothingTrueIsNoSuccess(t *testing.T) {
+	for name, says := range map[string]string{
+		"hangs up":      "",
+		"no JSON":       "hello\n",
+		"half a line":   `{"end": {`,
+		"done at once":  `{"end": {"declares": true}}` + "\n",
+		"not a receipt": `{"outcome": {"seal": "x", "envelope": "e30="}}` + "\n" + `{"end": {"declares": true}}` + "\n",
+		"no receipt":    `{"outcome": {"seal": "` + strings.Repeat("0", 64) + `"}}` + "\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHall(t)
+			var lc net.ListenConfig
+			l, err := lc.Listen(t.Context(), "unix", h.lane)
+			h.must(err)
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				_, _ = c.Read(make([]byte, 4096))
+				_, _ = c.Write([]byte(says))
+				_ = c.Close()
+			}()
+			p := problem.Of(h.session())
+			if p == nil || p.Kind.ExitCode() == 0 || p.Kind == problem.Internal {
+				t.Errorf("got %v", p)
+			}
+			h.must(l.Close())
+			<-ended
+			if n := h.waiting(); n != 0 {
+				t.Errorf("%d requests still wait", n)
+			}
+		})
 	}
 }
