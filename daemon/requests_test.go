@@ -165,8 +165,11 @@ func TestWhatIsNoRequestIsRefused(t *testing.T) {
 	}
 	r := d.take(d.ask().ID)
 	for _, end := range []daemon.RequestEnd{
-		{Outcome: daemon.RequestExpired}, {Outcome: daemon.RequestDone, Why: strings.Repeat("a", 2001)}, {Outcome: daemon.RequestDone, Why: "\xff"},
-		{Outcome: daemon.RequestDone, Seals: make([]string, daemon.MaxRequestSeals+1)}, {Outcome: daemon.RequestDone, Seals: []string{"x"}},
+		{Outcome: daemon.RequestExpired},
+		{Outcome: daemon.RequestDone, Why: strings.Repeat("a", 2001)},
+		{Outcome: daemon.RequestDone, Why: "\xff"},
+		{Outcome: daemon.RequestDone, Seals: make([]string, daemon.MaxRequestSeals+1)},
+		{Outcome: daemon.RequestDone, Seals: []string{"x"}},
 	} {
 		d.refused(problem.Usage, "", func() error { return d.EndRequest(d.Context(), laneOne, r.ID, end) })
 	}

@@ -63,9 +63,8 @@ func TestAWorktreeIsReadWithItsCallersRights(t *testing.T) {
 		}, ".git"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tree, err := os.MkdirTemp(base, "tree")
-			must(err)
-			must(os.Chmod(tree, 0o755))
+			tree := filepath.Join(base, strings.ReplaceAll(name, " ", "-"))
+			must(os.Mkdir(tree, 0o755))
 			must(os.WriteFile(filepath.Join(tree, "f"), []byte("x"), 0o644))
 			tt.make(tree)
 			fd, err := unix.Open(tree, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)

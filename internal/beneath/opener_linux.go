@@ -57,7 +57,7 @@ func (who Caller) become() error {
 	groups := slices.Sorted(slices.Values(who.Groups))
 	var first unsafe.Pointer
 	if len(groups) > 0 {
-		first = unsafe.Pointer(&groups[0])
+		first = unsafe.Pointer(&groups[0]) //nolint:gosec // a raw call, for this thread alone
 	}
 	if _, _, e := unix.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(groups)), uintptr(first), 0); e != 0 {
 		return fmt.Errorf("setgroups: %w", e)
@@ -73,7 +73,7 @@ func (who Caller) become() error {
 		}
 	}
 	got := make([]uint32, len(groups)+1)
-	n, _, e := unix.RawSyscall(unix.SYS_GETGROUPS, uintptr(len(got)), uintptr(unsafe.Pointer(&got[0])), 0)
+	n, _, e := unix.RawSyscall(unix.SYS_GETGROUPS, uintptr(len(got)), uintptr(unsafe.Pointer(&got[0])), 0) //nolint:gosec // a raw call, for this thread alone
 	if e != 0 || int(n) != len(groups) || !slices.Equal(slices.Sorted(slices.Values(got[:n])), groups) {
 		return errKept
 	}

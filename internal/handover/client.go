@@ -53,7 +53,7 @@ func (c *Client) Offer(requestID string, folder *os.File) error {
 	if err != nil {
 		return err
 	}
-	if err := c.c.SetWriteDeadline(time.Now().Add(WriteTimeout)); err != nil {
+	if err := c.c.SetWriteDeadline(time.Now().Add(WriteTimeout)); err != nil { //nolint:forbidigo // a deadline is by the system's clock
 		return err
 	}
 	return unixsocket.Send(c.c, line, folder)

@@ -109,7 +109,7 @@ func (o *outbox) write() {
 			<-o.wake
 			continue
 		}
-		err := o.c.SetWriteDeadline(time.Now().Add(WriteTimeout))
+		err := o.c.SetWriteDeadline(time.Now().Add(WriteTimeout)) //nolint:forbidigo // a deadline is by the system's clock
 		if err == nil {
 			_, err = o.c.Write(line)
 		}

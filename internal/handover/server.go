@@ -98,7 +98,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	select {
 	case <-ctx.Done():
 		err = l.Close()
-		<-failed // no further client
+		_ = <-failed // which is that it was closed
 	case err = <-failed:
 		err = errors.Join(err, l.Close())
 	}
@@ -174,7 +174,7 @@ func (s *Server) serve(ctx context.Context, c *net.UnixConn, from unixsocket.Pee
 // admit reads the offer of a client and queues what it asks for.
 func (s *Server) admit(ctx context.Context, c *net.UnixConn, from unixsocket.Peer, out *outbox) (*entry, error) {
 	const what = "take the worktree"
-	if err := c.SetReadDeadline(time.Now().Add(OfferTimeout)); err != nil {
+	if err := c.SetReadDeadline(time.Now().Add(OfferTimeout)); err != nil { //nolint:forbidigo // a deadline is by the system's clock
 		return nil, err
 	}
 	line, fd, err := unixsocket.Receive(c, MaxOfferBytes)

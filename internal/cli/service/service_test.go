@@ -353,8 +353,11 @@ func (w *world) requests(s service.Service, say func(name string, err error, res
 	ctx := w.Context()
 	var id string
 	for _, ask := range []daemon.CheckAsk{
-		{RepositoryID: repoID}, {RepositoryID: repoID, Checks: []string{"schema", "builtin:go-test"}, Commit: "HEAD"},
-		{RepositoryID: repoID, RunID: "run-2"}, {RepositoryID: "repo-2"}, {RepositoryID: repoID, Checks: []string{"../x"}},
+		{RepositoryID: repoID},
+		{RepositoryID: repoID, Checks: []string{"schema", "builtin:go-test"}, Commit: "HEAD"},
+		{RepositoryID: repoID, RunID: "run-2"},
+		{RepositoryID: "repo-2"},
+		{RepositoryID: repoID, Checks: []string{"../x"}},
 	} {
 		r, err := s.RequestChecks(ctx, ask)
 		id = stdcmp.Or(id, r.ID)

@@ -157,11 +157,11 @@ func (h *hall) serve() (stop func() error) {
 }
 
 // request asks for a check as the uid given.
-func (h *hall) request(repository string, uid uint32) string {
+func (h *hall) request(uid uint32) string {
 	h.Helper()
 	p := h.asking
 	p.PeerUID = &uid
-	r, err := h.RequestChecks(h.Context(), p, daemon.CheckAsk{RepositoryID: repository, Checks: []string{"none"}})
+	r, err := h.RequestChecks(h.Context(), p, daemon.CheckAsk{RepositoryID: hallRepository, Checks: []string{"none"}})
 	h.must(err)
 	return r.ID
 }
@@ -199,7 +199,7 @@ func (h *hall) state(id string) daemon.RequestInfo {
 func TestALaneRefusesWhatItWasNotAskedFor(t *testing.T) {
 	h := newHall(t)
 	h.serve()
-	used := h.request(hallRepository, 0)
+	used := h.request(0)
 	if p := h.offer(used, h.tree); p.Kind != problem.Usage || !strings.Contains(p.What, "no check") {
 		t.Errorf("a check that there is not: %v", p)
 	}
@@ -211,13 +211,13 @@ func TestALaneRefusesWhatItWasNotAskedFor(t *testing.T) {
 	wt, err := home.Worktree(other)
 	h.must(err)
 	h.must(h.BindRepository(t.Context(), daemon.Principal{Kind: daemon.Operator, Name: "op-0"}, wt, "repo-2"))
-	foreign := h.request(hallRepository, 0)
+	foreign := h.request(0)
 	for _, tt := range []struct{ name, id, folder, want string }{
 		{"an id that was used", used, h.tree, "took it already"},
 		{"an id that is none", strings.Repeat("0", 32), h.tree, "no such request"},
 		{"an odd id", "../x\x1b", h.tree, "no such request"},
-		{"another user's", h.request(hallRepository, 7), h.tree, "another user asked for it"},
-		{"a folder that is no worktree", h.request(hallRepository, 0), "/etc", "does not know it"},
+		{"another user's", h.request(7), h.tree, "another user asked for it"},
+		{"a folder that is no worktree", h.request(0), "/etc", "does not know it"},
 		{"another repository's", foreign, other, "of another repository"},
 	} {
 		if p := h.offer(tt.id, tt.folder); p.Kind != problem.Refused || !strings.Contains(p.Why, tt.want) {
@@ -230,14 +230,14 @@ func TestALaneRefusesWhatItWasNotAskedFor(t *testing.T) {
 	h.mu.Lock()
 	h.ahead = daemon.RequestTTL / 2
 	h.mu.Unlock()
-	late := h.request(hallRepository, 0)
+	late := h.request(0)
 	h.mu.Lock()
 	h.ahead = 2 * daemon.RequestTTL
 	h.mu.Unlock()
 	if p := h.offer(late, h.tree); p.Kind != problem.Refused || !strings.Contains(p.Why, "expired") {
 		t.Errorf("an expired one: got %v", p)
 	}
-	last := h.request(hallRepository, 0)
+	last := h.request(0)
 	_, err = h.RevokeLane(t.Context(), h.asking, "lane-1", daemon.RevokedRetired, 0)
 	h.must(err)
 	if p := h.offer(last, h.tree); p.Kind != problem.Refused || !strings.Contains(p.Why, "was revoked") {
@@ -247,7 +247,7 @@ func TestALaneRefusesWhatItWasNotAskedFor(t *testing.T) {
 
 func TestALaneIsServedByOneProcessWhichEndsWhatAnotherLeft(t *testing.T) {
 	h := newHall(t)
-	left := h.request(hallRepository, 0)
+	left := h.request(0)
 	_, err := h.TakeRequest(t.Context(), daemon.Principal{Kind: daemon.Lane, Name: "lane-1"}, left, 0)
 	h.must(err)
 	stop := h.serve()
