@@ -278,22 +278,22 @@ func (s *Server) registerPeople() {
 }
 
 func (s *Server) registerRequests() {
-	on(s, wire.RequestChecks, "Ask a lane for checks (session, operator; over a unix socket)", func(ctx context.Context, c daemon.Caller, in daemon.CheckAsk) (daemon.RequestInfo, error) {
+	on(s, wire.RequestChecks, askers, "Ask a lane for checks (session, operator; over a unix socket)", func(ctx context.Context, c daemon.Caller, in daemon.CheckAsk) (daemon.RequestInfo, error) {
 		return c.RequestChecks(ctx, in)
 	})
-	on(s, wire.TakeRequest, "Take a request for the user who called the lane (lane)", func(ctx context.Context, c daemon.Caller, in wire.Taking) (daemon.RequestInfo, error) {
+	on(s, wire.TakeRequest, recorders, "Take a request for the user who called the lane (lane)", func(ctx context.Context, c daemon.Caller, in wire.Taking) (daemon.RequestInfo, error) {
 		return c.TakeRequest(ctx, in.RequestID, in.UID)
 	})
-	on(s, wire.EndRequest, "Say what became of a request (lane)", func(ctx context.Context, c daemon.Caller, in wire.Ending) (out wire.Empty, err error) {
+	on(s, wire.EndRequest, recorders, "Say what became of a request (lane)", func(ctx context.Context, c daemon.Caller, in wire.Ending) (out wire.Empty, err error) {
 		return out, c.EndRequest(ctx, in.RequestID, in.End)
 	})
-	on(s, wire.CancelRequest, "End a request that no lane has", func(ctx context.Context, c daemon.Caller, in wire.RequestID) (out wire.Empty, err error) {
+	on(s, wire.CancelRequest, askers, "End a request that no lane has", func(ctx context.Context, c daemon.Caller, in wire.RequestID) (out wire.Empty, err error) {
 		return out, c.CancelRequest(ctx, in.RequestID)
 	})
-	on(s, wire.RequestState, "Read what became of a request", func(ctx context.Context, c daemon.Caller, in wire.RequestID) (daemon.RequestInfo, error) {
+	on(s, wire.RequestState, readers, "Read what became of a request", func(ctx context.Context, c daemon.Caller, in wire.RequestID) (daemon.RequestInfo, error) {
 		return c.RequestState(ctx, in.RequestID)
 	})
-	on(s, wire.AbandonRequests, "End what a lane took and did not end (lane)", func(ctx context.Context, c daemon.Caller, _ wire.Empty) (out wire.Count, err error) {
+	on(s, wire.AbandonRequests, recorders, "End what a lane took and did not end (lane)", func(ctx context.Context, c daemon.Caller, _ wire.Empty) (out wire.Count, err error) {
 		out.Count, err = c.AbandonRequests(ctx)
 		return out, err
 	})

@@ -72,6 +72,7 @@ type audience []daemon.Kind
 
 var (
 	readers   = audience{daemon.Session, daemon.Lane}
+	askers    = audience{daemon.Session}
 	recorders = audience{daemon.Lane}
 	operators = audience{}
 )
