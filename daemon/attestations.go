@@ -323,7 +323,10 @@ func (s *Service) stops(own []allowlist.Stop, lane gate.Lane) []Stop {
 	for _, stop := range own {
 		out = append(out, Stop{gate.Code(stop.Code), stop.Sentence})
 	}
-	if lane.Class != seal.ClassIsolated {
+	switch {
+	case lane.Class == seal.ClassIsolated && lane.Lowered != "":
+		out = append(out, Stop{gate.LaneNotIsolated, fmt.Sprintf("lane %q, which saw these bytes, was not found isolated by its newest probe: %q", lane.LaneID, lane.Lowered)})
+	case lane.Class != seal.ClassIsolated:
 		out = append(out, Stop{gate.LaneNotIsolated, fmt.Sprintf("lane %q, which saw these bytes, is shared: whoever runs it can read its key", lane.LaneID)})
 	}
 	if s.cfg.StoreClass != seal.ClassIsolated {

@@ -18,6 +18,8 @@ type LaneSpec struct {
 	LaneID    string
 	PublicKey seal.PublicKey
 	Class     seal.Class
+	// Probe is what a probe of its host found before, recorded with it; may be nil.
+	Probe *Probe
 }
 
 // LaneID returns the id of the lane that a home makes for itself: a name for
@@ -50,6 +52,14 @@ func (s *Service) EnrolLane(ctx context.Context, p Principal, spec LaneSpec) err
 	default:
 		return problem.New(problem.Usage, what, fmt.Sprintf("%q is not a class", spec.Class), "a class is shared or isolated")
 	}
+	if spec.Probe != nil {
+		if err := p.mustBe(what, Operator); err != nil {
+			return err
+		}
+		if err := spec.Probe.check(what); err != nil {
+			return err
+		}
+	}
 	pem := string(spec.PublicKey.PEM())
 	return s.update(ctx, what, func(w store.Writer) error {
 		lanes, err := allLanes(ctx, w)
@@ -71,6 +81,9 @@ func (s *Service) EnrolLane(ctx context.Context, p Principal, spec LaneSpec) err
 		_, err = w.AddLane(ctx, store.Lane{
 			KeyID: spec.PublicKey.ID(), LaneID: spec.LaneID, Class: string(spec.Class), PublicKey: pem, By: p.String(),
 		})
+		if err == nil && spec.Probe != nil {
+			_, err = w.AddLaneProbe(ctx, spec.Probe.row(spec.LaneID, p))
+		}
 		return err
 	})
 }
@@ -79,16 +92,22 @@ func allLanes(ctx context.Context, r store.Reader) ([]store.Row[store.Lane], err
 	return store.All(func(p store.Page) ([]store.Row[store.Lane], error) { return r.Lanes(ctx, p) })
 }
 
-// Keyring returns the keys of all lanes that were ever enrolled. Whether a
-// lane's key was revoked is for the gate to judge, by places in the log.
+// Keyring returns the keys of all lanes that were ever enrolled, each with the
+// class that it counts as now. Whether a lane's key was revoked is for the gate to
+// judge, by places in the log.
 func (s *Service) Keyring(ctx context.Context) (ring seal.Keyring, err error) {
 	err = s.view(ctx, "read the lanes", func(r store.Reader) error {
-		ring, err = keyring(ctx, r)
+		infos, err := lanes(ctx, r)
+		if err != nil {
+			return err
+		}
+		ring, err = KeyringOf(infos)
 		return err
 	})
 	return ring, err
 }
 
+// keyring returns the keys with the classes of their enrolment.
 func keyring(ctx context.Context, r store.Reader) (seal.Keyring, error) {
 	rows, err := allLanes(ctx, r)
 	if err != nil {
@@ -110,7 +129,7 @@ func KeyringOf(lanes []LaneInfo) (seal.Keyring, error) {
 		if err != nil || public.ID() != l.KeyID {
 			return seal.Keyring{}, fmt.Errorf("%w: the key of lane %q does not have its id", store.ErrCorrupt, l.LaneID)
 		}
-		keys = append(keys, seal.Key{Public: public, Role: seal.RoleLane, Class: seal.Class(l.Class), LaneID: l.LaneID})
+		keys = append(keys, seal.Key{Public: public, Role: seal.RoleLane, Class: l.class(), LaneID: l.LaneID})
 	}
 	return seal.NewKeyring(keys...), nil
 }
@@ -128,6 +147,9 @@ func gateLanes(ctx context.Context, r store.Reader) ([]gate.Lane, error) {
 	var out []gate.Lane
 	for _, l := range lanes {
 		lane := gate.Lane{KeyID: l.Value.KeyID, LaneID: l.Value.LaneID, Class: seal.Class(l.Value.Class), EnrolledAt: l.Position}
+		if lane.Lowered, err = lowered(ctx, r, l); err != nil {
+			return nil, err
+		}
 		for _, rev := range revocations {
 			if rev.Value.KeyID != lane.KeyID {
 				continue
@@ -151,13 +173,19 @@ func gateLanes(ctx context.Context, r store.Reader) ([]gate.Lane, error) {
 }
 
 // LaneInfo is an enrolled lane. Since is the place in the log from which on what
-// its key signed does not count; zero while it was not revoked.
+// its key signed does not count; zero while it was not revoked. Probe is the newest
+// since it was enrolled, of the time ProbedAt, which is empty where there is none;
+// Lowered says what one that failed found, and makes the lane count as shared.
 type LaneInfo struct {
 	store.Lane
 	Position   int64  `json:"position"`
 	RecordedAt string `json:"recorded_at"`
 	Revoked    string `json:"revoked"` // "", RevokedRetired or RevokedCompromised
 	Since      int64  `json:"since"`
+
+	Probe    store.LaneProbe `json:"probe"`
+	ProbedAt string          `json:"probed_at"`
+	Lowered  string          `json:"lowered"`
 }
 
 // Lanes lists all lanes that were ever enrolled, oldest first.
@@ -180,7 +208,12 @@ func lanes(ctx context.Context, r store.Reader) ([]LaneInfo, error) {
 	}
 	out := make([]LaneInfo, 0, len(rows))
 	for i, row := range rows {
-		l := LaneInfo{Lane: row.Value, Position: row.Position, RecordedAt: row.RecordedAt, Since: judged[i].RevokedAt}
+		l := LaneInfo{Lane: row.Value, Position: row.Position, RecordedAt: row.RecordedAt, Since: judged[i].RevokedAt, Lowered: judged[i].Lowered}
+		probe, _, err := probeOf(ctx, r, row)
+		if err != nil {
+			return nil, err
+		}
+		l.Probe, l.ProbedAt = probe.Value, probe.RecordedAt
 		switch judged[i].Kind {
 		case gate.NotRevoked:
 		case gate.Retired:

@@ -173,6 +173,10 @@ func TestMatrixOfPrincipals(t *testing.T) {
 			return err
 		}},
 		{"TrustedLanes", "", "nnnnnnnyn", func(d *desk, c daemon.Caller) error { _, err := c.TrustedLanes(d.Context(), 1); return err }},
+		{"RecordProbe", "", "nnnnnynyn", func(d *desk, c daemon.Caller) error {
+			return c.RecordProbe(d.Context(), "lane-1", daemon.Probe{Users: []string{"agent"}})
+		}},
+		{"Host", "", "nnnnnyyyn", func(d *desk, c daemon.Caller) error { _, err := c.Host(d.Context()); return err }},
 		{"VerifyLog", "", "ynnnnnnyn", func(d *desk, c daemon.Caller) error { _, err := c.VerifyLog(d.Context()); return err }},
 		{"CheckMint", "the first", "ynnnnnnyn", func(d *desk, c daemon.Caller) error { return c.CheckMint(d.Context(), operatorToken) }},
 		{"CheckMint", "another", "nnnnnnnyn", func(d *desk, c daemon.Caller) error { d.mint(); return c.CheckMint(d.Context(), operatorToken) }},

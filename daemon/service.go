@@ -19,6 +19,7 @@
 //	bind a receipt to a claim      yes    no       own   yes
 //	enrol the first lane, shared   yes    no       no    yes
 //	enrol another, revoke one      no     no       no    yes
+//	record a probe of a lane       no     no       own   yes
 //	mint the first operator token  yes    no       no    yes
 //	mint any other token, list or
 //	revoke tokens                  no     no       no    yes

@@ -39,7 +39,10 @@ func (j *judge) conditions(v *receipt.Verified, r *receipt.Receipt, key inputKey
 	j.askClassification(r, len(j.bases) > before)
 	j.askTrustInBytes(r)
 	j.askHistory(v, r, key)
-	if !j.laneIsolated {
+	switch {
+	case j.laneLowered != "":
+		j.add(LaneNotIsolated, probeLane, "the newest probe of the lane's host does not find it isolated: %s", quoteOr(clip(j.laneLowered), ""))
+	case !j.laneIsolated:
 		j.add(LaneNotIsolated, noCommand, "the lane is not known to be isolated: whoever runs a shared lane can read its key; an operator enrols an isolated one with striatumd")
 	}
 	j.askStore()
@@ -101,7 +104,10 @@ func (j *judge) askSigner(v *receipt.Verified, r *receipt.Receipt, position int6
 	case lane.LaneID != r.Lane.LaneID:
 		j.add(LaneUnknown, j.verify(), "the receipt names lane %q, and its key is of lane %q", r.Lane.LaneID, lane.LaneID)
 	default:
-		j.laneIsolated = lane.Class == seal.ClassIsolated && key.Class == seal.ClassIsolated
+		j.laneIsolated = lane.isolated() && key.Class == seal.ClassIsolated
+		if lane.Class == seal.ClassIsolated && key.Class == seal.ClassIsolated {
+			j.laneLowered = lane.Lowered
+		}
 	}
 }
 

@@ -132,6 +132,7 @@ type judge struct {
 	bases        []Basis
 	hidden       bool // evidence exists that cannot be seen
 	laneIsolated bool
+	laneLowered  string // what a probe found of a lane that else is isolated
 }
 
 // add notes a failed condition. The sentence is built by fmt.Sprintf.

@@ -23,6 +23,10 @@ func (j *judge) judgeTree() string {
 // names the one that accepts; a fix that did would be followed unseen.
 const showPolicy = "striatum policy show"
 
+// probeLane is the command that looks again whether a lane is isolated, as root on
+// its host.
+const probeLane = "striatum lane probe"
+
 // noCommand is the fix of what no command of this version changes; the sentence
 // says what it takes.
 const noCommand = ""

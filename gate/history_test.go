@@ -154,7 +154,7 @@ func (s *story) grow() {
 
 // harm adds evidence against a claim, in one of the ways it can come.
 func (s *story) harm() string {
-	switch s.pick(7) {
+	switch s.pick(8) {
 	case 0:
 		v := s.attempt(fails)
 		if s.pick(2) == 0 {
@@ -193,6 +193,9 @@ func (s *story) harm() string {
 		s.in.Opened = append(s.in.Opened, openedFor(r, s.lanes[i].id))
 		s.chains[i] = chainEnd{fmt.Sprintf("%s-%d", r.LaneEpoch, s.now), 1, receipt.FirstPrevSeal}
 		return "an open number"
+	case 6:
+		s.in.Lanes[s.pick(len(s.in.Lanes))].Lowered = "secret_readable"
+		return "a probe that failed"
 	}
 	id := storyClaims[s.pick(len(storyClaims))]
 	s.in.Ledger = apply(s.t, s.in.Ledger, claim.Writer{Principal: claim.Operator, Name: "op"}, claim.Update{ClaimID: id, Status: claim.Designed})

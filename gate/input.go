@@ -143,7 +143,13 @@ type Lane struct {
 	EnrolledAt int64
 	RevokedAt  int64
 	Kind       RevocationKind
+	// Lowered says what the newest probe of the lane found, if that was made since
+	// the enrolment and failed. It makes the lane shared.
+	Lowered string
 }
+
+// isolated reports whether the lane counts as out of an agent's reach.
+func (l Lane) isolated() bool { return l.Class == seal.ClassIsolated && l.Lowered == "" }
 
 // Attestation is an operator's word, for this repository, that exactly these
 // bytes may be trusted for exactly this check.

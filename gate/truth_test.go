@@ -360,6 +360,12 @@ func turns() []turn {
 			input(func(in *gate.Input, w *world) { in.Lanes[0].Class = seal.ClassShared }),
 		},
 		{
+			"lane lowered by a probe",
+			codes{gate.LaneNotIsolated},
+			asserted, green, "lanes", false,
+			input(func(in *gate.Input, w *world) { in.Lanes[0].Lowered = "secret_readable" }),
+		},
+		{
 			"store shared",
 			codes{gate.StoreNotIsolated},
 			asserted, green, "class", false,

@@ -20,6 +20,7 @@ const (
 	KindAttestation           Kind = "attestation"
 	KindAttestationRevocation Kind = "attestation_revocation"
 	KindExplanation           Kind = "explanation"
+	KindLaneProbe             Kind = "lane_probe"
 )
 
 // The kinds of entry about checks that somebody asks a lane for.
@@ -198,4 +199,23 @@ type CheckRequestEnd struct {
 	Outcome string   `json:"outcome"`
 	Why     string   `json:"why,omitempty"`
 	Seals   []string `json:"seals,omitempty"`
+}
+
+// LaneProbe is what a probe found that tried, on a lane's host, what the users of
+// sessions can reach. OK is false where one reached what it must not, and where
+// that could not be told. Users are those that it tried.
+type LaneProbe struct {
+	LaneID   string         `json:"lane_id"`
+	OK       bool           `json:"ok"`
+	Users    []string       `json:"users,omitempty"`
+	Findings []ProbeFinding `json:"findings,omitempty"`
+	By       string         `json:"by"`
+}
+
+// ProbeFinding is one thing that a probe found, of a user or, with none, of the
+// host.
+type ProbeFinding struct {
+	Code string `json:"code"`
+	User string `json:"user"`
+	What string `json:"what"`
 }

@@ -129,6 +129,8 @@ type Reader interface {
 	// OpenCheckRequests lists those that did not end and that were taken, or expire
 	// after now (RFC 3339, UTC, whole seconds).
 	OpenCheckRequests(ctx context.Context, now string, page Page) ([]Row[CheckRequest], error)
+	// LaneProbe returns the newest of a lane.
+	LaneProbe(ctx context.Context, laneID string) (Row[LaneProbe], error)
 }
 
 // Writer reads and appends. Each Add method returns the position of the new
@@ -161,6 +163,7 @@ type Writer interface {
 	AddCheckRequest(ctx context.Context, row CheckRequest) (int64, error)
 	AddCheckRequestTaken(ctx context.Context, row CheckRequestTaken) (int64, error)
 	AddCheckRequestEnd(ctx context.Context, row CheckRequestEnd) (int64, error)
+	AddLaneProbe(ctx context.Context, row LaneProbe) (int64, error)
 }
 
 // All walks every page of a list and returns its rows. It is for lists that a

@@ -237,8 +237,20 @@ func (c *Client) Closure(ctx context.Context, digest string) ([]allowlist.Closur
 
 // EnrolLane calls the daemon.
 func (c *Client) EnrolLane(ctx context.Context, spec daemon.LaneSpec) error {
-	_, err := post[wire.Empty](ctx, c, wire.EnrolLane, wire.Lane{LaneID: spec.LaneID, PublicKey: string(spec.PublicKey.PEM()), Class: spec.Class})
+	_, err := post[wire.Empty](ctx, c, wire.EnrolLane, wire.Lane{LaneID: spec.LaneID, PublicKey: string(spec.PublicKey.PEM()), Class: spec.Class, Probe: spec.Probe})
 	return err
+}
+
+// RecordProbe calls the daemon.
+func (c *Client) RecordProbe(ctx context.Context, laneID string, found daemon.Probe) error {
+	_, err := post[wire.Empty](ctx, c, wire.RecordProbe, wire.Probed{LaneID: laneID, Probe: found})
+	return err
+}
+
+// Host calls the daemon.
+func (c *Client) Host(ctx context.Context) (daemon.Host, error) {
+	r, err := post[wire.HostKnown](ctx, c, wire.Host, wire.Empty{})
+	return daemon.Host{SessionUIDs: r.SessionUIDs, OperatorUIDs: r.OperatorUIDs, UID: r.UID, Files: r.Files}, err
 }
 
 // RevokeLane calls the daemon.

@@ -239,7 +239,7 @@ func (s *Server) registerPeople() {
 		if err != nil {
 			return out, problem.Wrap(problem.Invalid, err, "enrol the lane", "give its public key, as PEM")
 		}
-		return out, c.EnrolLane(ctx, daemon.LaneSpec{LaneID: in.LaneID, PublicKey: key, Class: in.Class})
+		return out, c.EnrolLane(ctx, daemon.LaneSpec{LaneID: in.LaneID, PublicKey: key, Class: in.Class, Probe: in.Probe})
 	})
 	on(s, wire.RevokeLane, operators, "End a lane's key (operator)", func(ctx context.Context, c daemon.Caller, in wire.LaneRevocation) (out wire.LaneList, err error) {
 		out.Lanes, err = c.RevokeLane(ctx, in.LaneID, in.Kind, in.Since)
@@ -252,6 +252,18 @@ func (s *Server) registerPeople() {
 	on(s, wire.TrustedLanes, operators, "Read what a trust file is to say of the lanes (operator)", func(ctx context.Context, c daemon.Caller, in wire.Most) (out wire.TrustedLaneList, err error) {
 		out.Lanes, err = c.TrustedLanes(ctx, in.Receipts)
 		return out, err
+	})
+	on(s, wire.RecordProbe, recorders, "Record what a probe of a lane's host found (lane)", func(ctx context.Context, c daemon.Caller, in wire.Probed) (out wire.Empty, err error) {
+		return out, c.RecordProbe(ctx, in.LaneID, in.Probe)
+	})
+	on(s, wire.Host, recorders, "Tell what a probe of the daemon's host has to know (lane)", func(ctx context.Context, c daemon.Caller, _ wire.Empty) (out wire.HostKnown, err error) {
+		if _, err := c.Host(ctx); err != nil {
+			return out, err
+		}
+		return wire.HostKnown{
+			SessionUIDs: s.sessions.list(), OperatorUIDs: append([]uint32{}, s.cfg.OperatorUIDs...), UID: s.cfg.UID,
+			Files: append([]string{}, s.cfg.Files...),
+		}, nil
 	})
 	on(s, wire.CheckMint, operators, "Say whether a token may be minted (operator)", func(ctx context.Context, c daemon.Caller, in wire.Token) (out wire.Empty, err error) {
 		spec, err := in.Spec()

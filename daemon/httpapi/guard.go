@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"runtime/debug"
 	"slices"
@@ -185,6 +186,13 @@ func (u *uids) has(uid uint32) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.set[uid]
+}
+
+// list returns all, ascending.
+func (u *uids) list() []uint32 {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return slices.AppendSeq(make([]uint32, 0, len(u.set)), slices.Values(slices.Sorted(maps.Keys(u.set))))
 }
 
 // add reports false where the set is full.

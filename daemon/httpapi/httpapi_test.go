@@ -737,3 +737,26 @@ func TestDescriptionOfTheCallsIsCurrent(t *testing.T) {
 		t.Error("docs/reference/striatumd.yaml is not current; run make generate")
 	}
 }
+
+func TestALaneLearnsWhoPresentedASessionsToken(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root becomes another user")
+	}
+	d := newDesk(t, func(c *httpapi.Config, _ *daemon.Config) { c.Files = []string{"/home/x"} })
+	d.must(d.EnrolLane(t.Context(), daemon.LocalUser(), daemon.LaneSpec{LaneID: "lane-1", PublicKey: receipttest.Key(t, 1).Public(), Class: seal.ClassShared}))
+	lane, _ := d.token(daemon.TokenSpec{Kind: daemon.Lane, LaneID: "lane-1"})
+	session := d.session()
+	for _, uid := range []uint32{54322, 54321, 54322} {
+		if got := d.callAs(uid, session); !strings.Contains(got, "let in as session") {
+			t.Fatalf("got %q", got)
+		}
+	}
+	d.callAs(54323, "")
+	c, err := client.Open(t.Context(), d.socket, lane)
+	d.must(err)
+	host, err := c.Host(t.Context())
+	d.must(errors.Join(err, c.Close()))
+	if fmt.Sprint(host) != "{[54321 54322] [0] 12345 [/home/x]}" {
+		t.Errorf("got %v", host)
+	}
+}

@@ -76,8 +76,8 @@ const (
 	maxAuthorizationText = 256
 )
 
-// Config is what a Server is made of. All fields but OperatorUIDs and ClassWhy
-// are required.
+// Config is what a Server is made of. All fields but OperatorUIDs, Files and
+// ClassWhy are required.
 type Config struct {
 	Service *daemon.Service
 	Log     *slog.Logger
@@ -87,6 +87,8 @@ type Config struct {
 	OperatorUIDs []uint32
 	// UID is what the daemon runs as.
 	UID uint32
+	// Files are what no session may read or write; a probe of the host tries.
+	Files []string
 	// Confined says whether this process can start programs.
 	Confined func() (execban.State, error)
 	// ClassWhy says why a store that was to be isolated is not.

@@ -57,6 +57,8 @@ const (
 	RevokeLane        = "/v1/lane/revoke"
 	Lanes             = "/v1/lane/list"
 	TrustedLanes      = "/v1/lane/trusted"
+	RecordProbe       = "/v1/lane/probe"
+	Host              = "/v1/host/read"
 	VerifyLog         = "/v1/log/verify"
 	CheckMint         = "/v1/token/check"
 	RecordToken       = "/v1/token/record"
@@ -359,6 +361,22 @@ type Lane struct {
 	LaneID    string     `json:"lane_id"`
 	PublicKey string     `json:"public_key"`
 	Class     seal.Class `json:"class" enum:"shared,isolated"`
+	// Probe is what a probe of its host found before; may be absent.
+	Probe *daemon.Probe `json:"probe,omitempty"`
+}
+
+// Probed asks RecordProbe.
+type Probed struct {
+	LaneID string       `json:"lane_id"`
+	Probe  daemon.Probe `json:"probe"`
+}
+
+// HostKnown answers Host.
+type HostKnown struct {
+	SessionUIDs  []uint32 `json:"session_uids" nullable:"false"`
+	OperatorUIDs []uint32 `json:"operator_uids" nullable:"false"`
+	UID          uint32   `json:"uid"`
+	Files        []string `json:"files" nullable:"false"`
 }
 
 // LaneRevocation asks RevokeLane.

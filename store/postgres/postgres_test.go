@@ -175,8 +175,8 @@ func testAppendOnly(t *testing.T, s *testenv.PostgresServer) {
 	d := migrated(t, s)
 	storetest.Populate(t, open(t, d.writer()))
 	tables := strings.Fields(d.sql(t, `SELECT tablename FROM pg_tables WHERE schemaname = 'striatum' AND tablename NOT LIKE 'goose%'`))
-	if len(tables) != 17 {
-		t.Errorf("got %d tables, want 17: %v", len(tables), tables)
+	if len(tables) != 18 {
+		t.Errorf("got %d tables, want 18: %v", len(tables), tables)
 	}
 	for role, url := range map[string]string{"writer": d.writer(), "owner": d.owner(), "superuser": s.URL("postgres", d.name)} {
 		c, err := pgx.Connect(t.Context(), url)

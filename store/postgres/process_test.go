@@ -97,8 +97,8 @@ func together(t *testing.T, n int, job string) {
 func testMigrateAtOnce(t *testing.T, s *testenv.PostgresServer) {
 	d := empty(t, s)
 	together(t, 5, "migrate "+d.owner())
-	if got := d.sql(t, "SELECT version_id, COUNT(*) FROM goose_db_version WHERE version_id > 0 GROUP BY 1 ORDER BY 1"); got != "1|1\n2|1" {
-		t.Errorf("got versions %q, want each once", got)
+	if got := d.sql(t, "SELECT COUNT(*) > 0 AND COUNT(*) = COUNT(DISTINCT version_id) FROM goose_db_version"); got != "t" {
+		t.Errorf("each version once: got %q", got)
 	}
 	open(t, d.writer())
 }

@@ -26,6 +26,7 @@ type Sample struct {
 	CheckRequest          store.CheckRequest
 	CheckRequestTaken     store.CheckRequestTaken
 	CheckRequestEnd       store.CheckRequestEnd
+	LaneProbe             store.LaneProbe
 }
 
 // NewSample returns rows of the repository repo-1 whose blob is the digest
@@ -52,6 +53,10 @@ func NewSample(blob string) Sample {
 		},
 		CheckRequestTaken: store.CheckRequestTaken{ID: "request-1", LaneID: "lane-1"},
 		CheckRequestEnd:   store.CheckRequestEnd{ID: "request-1", By: "lane:lane-1", Outcome: "done", Why: "it is", Seals: []string{digest(2)}},
+		LaneProbe: store.LaneProbe{
+			LaneID: "lane-1", Users: []string{"agent"}, By: "lane:lane-1",
+			Findings: []store.ProbeFinding{{Code: "secret_readable", User: "agent", What: "/k"}},
+		},
 	}
 }
 
@@ -85,6 +90,7 @@ func Populate(t testing.TB, s store.Store) (positions []int64) {
 			func() (int64, error) { return w.AddCheckRequest(ctx, rows.CheckRequest) },
 			func() (int64, error) { return w.AddCheckRequestTaken(ctx, rows.CheckRequestTaken) },
 			func() (int64, error) { return w.AddCheckRequestEnd(ctx, rows.CheckRequestEnd) },
+			func() (int64, error) { return w.AddLaneProbe(ctx, rows.LaneProbe) },
 		} {
 			position, err := add()
 			if err != nil {
@@ -155,6 +161,8 @@ func testReadBack(t *testing.T, s store.Store) {
 		same(t, "CheckRequestTaken", taken, err, positions[13], want.CheckRequestTaken)
 		end, err := r.CheckRequestEnd(ctx, want.CheckRequest.ID)
 		same(t, "CheckRequestEnd", end, err, positions[14], want.CheckRequestEnd)
+		probe, err := r.LaneProbe(ctx, "lane-1")
+		same(t, "LaneProbe", probe, err, positions[15], want.LaneProbe)
 		return nil
 	})
 }
@@ -311,6 +319,23 @@ func testPolicies(t *testing.T, s store.Store) {
 			t.Errorf("got policy %s, want the one accepted last", got.Value.DocumentSHA256)
 		}
 		return err
+	})
+}
+
+func testProbes(t *testing.T, s store.Store) {
+	for _, row := range []store.LaneProbe{{LaneID: "lane-1", OK: true}, {LaneID: "lane-2", OK: true}, {LaneID: "lane-1"}} {
+		update(t, s, func(ctx context.Context, w store.Writer) error {
+			_, err := w.AddLaneProbe(ctx, row)
+			return err
+		})
+	}
+	view(t, s, func(ctx context.Context, r store.Reader) error {
+		for id, ok := range map[string]bool{"lane-1": false, "lane-2": true} {
+			if got, err := r.LaneProbe(ctx, id); err != nil || got.Value.LaneID != id || got.Value.OK != ok {
+				t.Errorf("%s: got %+v, %v, want the newest", id, got, err)
+			}
+		}
+		return nil
 	})
 }
 

@@ -33,6 +33,7 @@ func Run(t *testing.T, open func(testing.TB) store.Store) {
 		{"NewestPolicyCounts", testPolicies},
 		{"OneAttestationIsActive", testAttestations},
 		{"RequestsAreOpenUntilTheyEndOrExpire", testRequests},
+		{"NewestProbeOfALaneCounts", testProbes},
 		{"ListsAreOfOneRepository", testScopes},
 		{"PagesMissNothingUnderInsert", testPaging},
 		{"FailedUpdateLeavesNothing", testRollback},
@@ -117,6 +118,7 @@ func testEmpty(t *testing.T, s store.Store) {
 			"CheckRequest":      func() error { _, err := r.CheckRequest(ctx, "request-1"); return err },
 			"CheckRequestTaken": func() error { _, err := r.CheckRequestTaken(ctx, "request-1"); return err },
 			"CheckRequestEnd":   func() error { _, err := r.CheckRequestEnd(ctx, "request-1"); return err },
+			"LaneProbe":         func() error { _, err := r.LaneProbe(ctx, "lane-1"); return err },
 		} {
 			if err := get(); !errors.Is(err, store.ErrNotFound) {
 				t.Errorf("%s: got %v, want ErrNotFound", name, err)

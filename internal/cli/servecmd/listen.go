@@ -7,6 +7,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"syscall"
 
 	"striatum/internal/execban"
@@ -41,15 +43,17 @@ func (c Config) reachable(file string) string {
 	if err != nil || !state.Holds() {
 		return "this process could start a program"
 	}
-	for _, path := range []string{c.Home, c.SQLitePath, c.PostgresDSNFile, file, filepath.Dir(c.Socket)} {
-		if path == "" {
-			continue
-		}
+	for _, path := range append(c.files(file), filepath.Dir(c.Socket)) {
 		if why := writable(path); why != "" {
 			return why
 		}
 	}
 	return ""
+}
+
+// files are what of the daemon's no agent may read or change.
+func (c Config) files(file string) []string {
+	return slices.DeleteFunc([]string{c.Home, c.SQLitePath, c.PostgresDSNFile, file}, func(path string) bool { return path == "" })
 }
 
 // writable says which part of a path somebody else than root and this process's

@@ -199,6 +199,7 @@ func (c Config) serve(ctx context.Context, f *cli.Factory, log *slog.Logger, fil
 			Store: st, Now: f.Now, Rand: f.Rand, StoreClass: class, StoreName: name, Home: h.Dir, ReportKey: h.ReportKey,
 		}),
 		Log: log, Now: f.Now, Rand: f.Rand, OperatorUIDs: c.OperatorUIDs, UID: uint32(os.Geteuid()),
+		Files:    c.files(file),
 		Confined: execban.Read, ClassWhy: why,
 	})
 	state, err := execban.Read()

@@ -47,6 +47,8 @@ type Service interface {
 	Lanes(ctx context.Context) ([]daemon.LaneInfo, error)
 	TrustedLanes(ctx context.Context, most int) ([]daemon.TrustedLane, error)
 	Keyring(ctx context.Context) (seal.Keyring, error)
+	RecordProbe(ctx context.Context, laneID string, found daemon.Probe) error
+	Host(ctx context.Context) (daemon.Host, error)
 	CheckMint(ctx context.Context, spec daemon.TokenSpec) error
 	RecordToken(ctx context.Context, spec daemon.TokenSpec, sha256 string) (daemon.TokenInfo, error)
 	Tokens(ctx context.Context) ([]daemon.TokenInfo, error)

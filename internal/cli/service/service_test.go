@@ -28,6 +28,7 @@ import (
 	"striatum/receipt"
 	"striatum/receipt/receipttest"
 	"striatum/seal"
+	"striatum/store"
 	"striatum/store/sqlite"
 	"striatum/workflow"
 	"striatum/workflowgenerate"
@@ -306,10 +307,23 @@ func (w *world) transcript(s service.Service) (steps []step) {
 	for _, spec := range []daemon.LaneSpec{
 		{LaneID: "lane-2", PublicKey: receipttest.Key(w.TB, 2).Public(), Class: seal.ClassShared},
 		{LaneID: "lane-3", PublicKey: receipttest.Key(w.TB, 3).Public(), Class: seal.ClassIsolated},
+		{LaneID: "lane-4", PublicKey: receipttest.Key(w.TB, 4).Public(), Class: seal.ClassShared, Probe: &daemon.Probe{Users: []string{"agent"}}},
+		{LaneID: "lane-5", PublicKey: receipttest.Key(w.TB, 5).Public(), Class: seal.ClassShared, Probe: &daemon.Probe{}},
 		{LaneID: "../x", PublicKey: receipttest.Key(w.TB, 3).Public(), Class: seal.ClassShared},
 	} {
 		say("EnrolLane", s.EnrolLane(ctx, spec))
 	}
+	for _, id := range []string{"lane-1", "lane-2", "none"} {
+		for _, found := range []daemon.Probe{
+			{Users: []string{"agent"}},
+			{Users: []string{"agent"}, Findings: []store.ProbeFinding{{Code: "secret_readable", User: "agent", What: "/k"}}},
+			{},
+		} {
+			say("RecordProbe", s.RecordProbe(ctx, id, found))
+		}
+	}
+	_, err = s.Host(ctx) // what it tells is of the daemon alone
+	say("Host", err)
 	for _, kind := range []string{"worn out", daemon.RevokedCompromised} {
 		lanes, err := s.RevokeLane(ctx, "lane-2", kind, 0)
 		say("RevokeLane", err, lanes)

@@ -172,3 +172,10 @@ const sqlExplanations = selectFrom + `explanations` + joinLog + `WHERE i.reposit
 func (t *Tx) Explanations(ctx context.Context, repositoryID string, page store.Page) ([]store.Row[store.Explanation], error) {
 	return list[store.Explanation](ctx, t, page, sqlExplanations, repositoryID)
 }
+
+const sqlLaneProbe = selectFrom + `lane_probes` + joinLog + `WHERE i.lane_id = $1` + newestOf
+
+// LaneProbe implements store.Reader.
+func (t *Tx) LaneProbe(ctx context.Context, laneID string) (store.Row[store.LaneProbe], error) {
+	return one[store.LaneProbe](ctx, t, sqlLaneProbe, laneID)
+}

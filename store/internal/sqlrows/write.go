@@ -119,3 +119,10 @@ const sqlAddExplanation = `INSERT INTO explanations (position, repository_id) VA
 func (t *Tx) AddExplanation(ctx context.Context, r store.Explanation) (int64, error) {
 	return t.add(ctx, store.KindExplanation, r, sqlAddExplanation, r.RepositoryID)
 }
+
+const sqlAddLaneProbe = `INSERT INTO lane_probes (position, lane_id) VALUES ($1, $2)`
+
+// AddLaneProbe implements store.Writer.
+func (t *Tx) AddLaneProbe(ctx context.Context, r store.LaneProbe) (int64, error) {
+	return t.add(ctx, store.KindLaneProbe, r, sqlAddLaneProbe, r.LaneID)
+}
