@@ -70,7 +70,7 @@ var rules = []rule{
 
 // mayRun are the packages that may start a program of the host: never one that
 // an untrusted tree names.
-var mayRun = []string{"internal/idrange", "sandbox/containerdengine", "verifier/toolchain"}
+var mayRun = []string{"internal/idrange", "internal/installation", "sandbox/containerdengine", "verifier/toolchain"}
 
 // testSupport are the packages that only tests import. They may start programs.
 var testSupport = []string{"internal/cli/clitest", "internal/testenv", "receipt/receipttest", "sandbox/sandboxtest", "store/storetest"}

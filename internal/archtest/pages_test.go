@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	hostreach "striatum/internal/reach"
 )
 
 // The pages that name files and folders of the repository, or link to them.
@@ -47,6 +49,15 @@ func TestArchitecturePageHasEveryPackage(t *testing.T) {
 		}
 		if !strings.Contains(text, "`"+name+"`") {
 			t.Errorf("docs/architecture.md does not name %s", name)
+		}
+	}
+}
+
+func TestStriatumdPageHasEveryFindingOfAProbe(t *testing.T) {
+	text := read(t, "docs/striatumd.md")
+	for _, code := range hostreach.Codes {
+		if !strings.Contains(text, "`"+code+"`") {
+			t.Errorf("docs/striatumd.md does not explain %s", code)
 		}
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"striatum/internal/idrange"
 	"striatum/internal/initproto"
 	"striatum/internal/problem"
+	"striatum/internal/reach"
 	"striatum/internal/rootfs"
 	"striatum/sandbox"
 	"striatum/sandbox/seccompfilter"
@@ -179,7 +180,7 @@ func (e *Engine) start(ctx context.Context) (err error) {
 		if e.d, err = joinDaemon(ctx, e.dir, e.cfg.Socket); err != nil {
 			return err
 		}
-		e.trust = errors.Join(e.trust, trusted(e.d.exe))
+		e.trust = errors.Join(e.trust, reach.RootOnly(e.d.exe))
 		e.describe = sync.OnceValue(func() sandbox.Description { return e.describeWith(e.d.exe, e.runc, e.initBin) })
 		return nil
 	}
@@ -202,7 +203,7 @@ func (e *Engine) copyInit() error {
 	if err != nil {
 		return problem.Wrap(problem.Missing, err, "find striatum-init", "install it beside striatum: make build")
 	}
-	e.trust = trusted(path)
+	e.trust = reach.RootOnly(path)
 	in, err := os.Open(path)
 	if err != nil {
 		return fmt.Errorf("open striatum-init: %w", err)

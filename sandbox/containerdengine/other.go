@@ -22,3 +22,6 @@ func Open(context.Context, Config) (*Engine, error) {
 func Probe(Config) []Check {
 	return []Check{{Name: "linux", Observed: runtime.GOOS, Fix: "run the lane on a Linux machine"}}
 }
+
+// Programs returns none.
+func Programs(Config) []string { return nil }

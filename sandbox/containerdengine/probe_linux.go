@@ -14,6 +14,7 @@ import (
 	"striatum/internal/cgroup"
 	"striatum/internal/idrange"
 	"striatum/internal/mountns"
+	"striatum/internal/reach"
 	"striatum/sandbox"
 )
 
@@ -54,7 +55,7 @@ func Probe(cfg Config) []Check {
 	}
 	path, err := filepath.EvalSymlinks(cfg.InitPath)
 	if err == nil {
-		err = trusted(path)
+		err = reach.RootOnly(path)
 	}
 	add("striatum-init", path, "put it beside striatum, owned by root: make build", err)
 	info, err := os.ReadFile("/proc/self/mountinfo")

@@ -5,13 +5,12 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"striatum/internal/problem"
+	"striatum/internal/reach"
 	"striatum/sandbox"
 )
 
@@ -44,26 +43,18 @@ func find(configured, name string) (string, error) {
 	return "", problem.New(problem.Missing, "find "+name, "it is not in "+where, installHint)
 }
 
-// trusted returns why path, without links in it, could be replaced by somebody
-// other than root, or nil. A folder that all may write to is good enough where
-// it is sticky: what root owns in it stays.
-func trusted(path string) error {
-	for p := path; ; p = filepath.Dir(p) {
-		st, err := os.Lstat(p)
-		if err != nil {
-			return fmt.Errorf("look at %q: %w", p, err)
-		}
-		sys, ok := st.Sys().(*syscall.Stat_t)
-		if !ok || sys.Uid != 0 {
-			return fmt.Errorf("%q is not owned by root", p)
-		}
-		if st.Mode().Perm()&0o022 != 0 && (!st.IsDir() || st.Mode()&fs.ModeSticky == 0) {
-			return fmt.Errorf("%q can be written by others than root", p)
-		}
-		if p == "/" {
-			return nil
+// Programs returns the programs of the host that an engine runs, as far as they are
+// found.
+func Programs(cfg Config) []string {
+	paths := []string{cfg.InitPath}
+	for _, b := range []struct{ configured, name string }{
+		{cfg.ContainerdPath, "containerd"}, {cfg.ShimPath, "containerd-shim-runc-v2"}, {cfg.RuncPath, "runc"},
+	} {
+		if path, err := find(b.configured, b.name); err == nil {
+			paths = append(paths, path)
 		}
 	}
+	return paths
 }
 
 // findTrusted is find for what must not be replaceable.
@@ -72,7 +63,7 @@ func findTrusted(configured, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := trusted(path); err != nil {
+	if err := reach.RootOnly(path); err != nil {
 		return "", problem.Wrap(problem.Refused, err, "use "+path, "make it and every folder above it root's, without write permission for others")
 	}
 	return path, nil

@@ -28,12 +28,12 @@ const maxKeyFile = 16 << 10
 
 // New returns the command with its children.
 func New(f *cli.Factory) *cobra.Command {
-	return cli.Parent("lane", "Enrol, list, revoke and serve lanes, and publish which to trust",
+	return cli.Parent("lane", "Enrol, list, probe, revoke and serve lanes, and publish which to trust",
 		"  striatum lane enrol --key lane.pub --class shared --token-file ~/striatum-operator.token\n  striatum lane list\n  striatum lane revoke lane-1 --retired\n  striatum lane trust --out trust.json",
-		newEnrol(f), newList(f), newRevoke(f), newTrust(f), verifiercmd.NewServe(f))
+		newEnrol(f), newList(f), newProbe(f), newRevoke(f), newTrust(f), verifiercmd.NewServe(f))
 }
 
-// Options are the flags of the commands but serve.
+// Options are the flags of the commands but serve and probe.
 type Options struct {
 	Key, ID, Class       string
 	Retired, Compromised bool
@@ -108,7 +108,9 @@ func with(ctx context.Context, f *cli.Factory, o Options, fn func(service.Servic
 
 // Listed is a lane in what `striatum lane list --output json` prints. Revoked is
 // empty, "retired" or "compromised"; from Since on, a place in the log, nothing
-// that the key signed counts.
+// that the key signed counts. ProbedAt is the time of the newest probe since the
+// enrolment, empty where there is none; Lowered says what one that failed found,
+// and makes the lane count as shared.
 type Listed struct {
 	LaneID     string `json:"lane_id"`
 	KeyID      string `json:"key_id"`
@@ -118,6 +120,8 @@ type Listed struct {
 	By         string `json:"by"`
 	Revoked    string `json:"revoked"`
 	Since      int64  `json:"since"`
+	ProbedAt   string `json:"probed_at"`
+	Lowered    string `json:"lowered"`
 }
 
 func newList(f *cli.Factory) *cobra.Command {
@@ -144,7 +148,7 @@ func list(ctx context.Context, f *cli.Factory, o Options) error {
 		for _, l := range all {
 			lanes = append(lanes, Listed{
 				LaneID: l.LaneID, KeyID: l.KeyID, Class: l.Class, Position: l.Position, EnrolledAt: l.RecordedAt,
-				By: l.By, Revoked: l.Revoked, Since: l.Since,
+				By: l.By, Revoked: l.Revoked, Since: l.Since, ProbedAt: l.ProbedAt, Lowered: l.Lowered,
 			})
 		}
 		if o.Output == cli.JSON {
@@ -166,6 +170,9 @@ func (l Listed) line() string {
 	s := fmt.Sprintf("%s  %s  key %s, enrolled at log entry %d by %s", l.LaneID, l.Class, l.KeyID, l.Position, l.By)
 	if l.Revoked != "" {
 		s += fmt.Sprintf("; %s, nothing counts from log entry %d on", l.Revoked, l.Since)
+	}
+	if l.Lowered != "" {
+		s += fmt.Sprintf("; counts as shared: its probe of %s found %s", l.ProbedAt, l.Lowered)
 	}
 	return s
 }
