@@ -1,4 +1,5 @@
-// Package initcmd is `striatum init`: the home, and the operator token.
+// Package initcmd is `striatum init`: the home, and the operator token; with
+// --system, the daemon and the lane of a host.
 //
 // The first init mints the operator token and shows it, once: in the new file
 // that --token-out names, else alone on stdout, or as operator_token with
@@ -39,6 +40,10 @@ type Options struct {
 	TokenFile string
 	TokenOut  string
 	Output    cli.Output
+
+	// System sets up the host instead, or with Print shows how.
+	System, Print     bool
+	Agents, Operators []string
 }
 
 // Result is what `striatum init --output json` prints. OperatorToken is empty
@@ -76,18 +81,44 @@ keys/lane.pub.
 
 With --worktree and --id, init makes a worktree (a clone, or one that was moved)
 count as the repository with that id. That takes the operator token, unless it
-is minted by this very call.`,
+is minted by this very call.
+
+With --system, as root, init sets up the host instead: the user striatumd and the
+group striatum, whose members may connect; configuration, folders and systemd units
+of daemon and lane; the operator's and the lane's token, in files of root's; and the
+lane, which counts as isolated if "lane probe" finds it so. --agent names the users of
+sessions and --operator those that may call as operators, and lets both connect. It
+starts the daemon: by systemd where that runs, else only for the moment, and prints
+the commands that start both. What is there is left alone, and a file that was edited
+is refused (exit 3), so it may be run again at any time. --print shows every file and
+every command, and changes nothing. docs/striatumd.md has more.`,
 		Example: `  striatum init --token-out ~/striatum-operator.token
-  striatum init --worktree . --id my-project --token-file ~/striatum-operator.token`,
+  striatum init --worktree . --id my-project --token-file ~/striatum-operator.token
+  striatum init --system --agent alice --print`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), f, o) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.System {
+				return system(cmd.Context(), f, o)
+			}
+			if o.Print || len(o.Agents)+len(o.Operators) > 0 {
+				return problem.New(problem.Usage, "--print, --agent and --operator set up a host", "", "give --system too")
+			}
+			return run(cmd.Context(), f, o)
+		},
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&o.Worktree, "worktree", "", "bind the worktree that this `folder` lies in to --id")
 	fl.StringVar(&o.ID, "id", "", "the repository `id` for --worktree")
 	fl.StringVar(&o.TokenFile, "token-file", "", "`file` with the operator token (default: STRIATUM_TOKEN_FILE)")
 	fl.StringVar(&o.TokenOut, "token-out", "", "write the minted token to this new `file`, readable by you alone, instead of stdout")
+	fl.BoolVar(&o.System, "system", false, "set up daemon and lane on this host (root)")
+	fl.BoolVar(&o.Print, "print", false, "with --system: show every file and command, and change nothing")
+	fl.StringSliceVar(&o.Agents, "agent", nil, "with --system: a `user` that sessions run as; may be repeated")
+	fl.StringSliceVar(&o.Operators, "operator", nil, "with --system: a `user` that may call as an operator; may be repeated")
 	cmd.MarkFlagsRequiredTogether("worktree", "id")
+	for _, name := range []string{"worktree", "token-file", "token-out"} {
+		cmd.MarkFlagsMutuallyExclusive("system", name)
+	}
 	cli.AddOutput(cmd, &o.Output)
 	return cmd
 }
