@@ -82,7 +82,7 @@ func (s *Service) EnrolLane(ctx context.Context, p Principal, spec LaneSpec) err
 			KeyID: spec.PublicKey.ID(), LaneID: spec.LaneID, Class: string(spec.Class), PublicKey: pem, By: p.String(),
 		})
 		if err == nil && spec.Probe != nil {
-			_, err = w.AddLaneProbe(ctx, spec.Probe.row(spec.LaneID, p))
+			_, err = w.AddLaneProbe(ctx, spec.Probe.row(spec.LaneID, p, store.LaneProbe{}))
 		}
 		return err
 	})
@@ -129,7 +129,7 @@ func KeyringOf(lanes []LaneInfo) (seal.Keyring, error) {
 		if err != nil || public.ID() != l.KeyID {
 			return seal.Keyring{}, fmt.Errorf("%w: the key of lane %q does not have its id", store.ErrCorrupt, l.LaneID)
 		}
-		keys = append(keys, seal.Key{Public: public, Role: seal.RoleLane, Class: l.class(), LaneID: l.LaneID})
+		keys = append(keys, seal.Key{Public: public, Role: seal.RoleLane, Class: l.CountsAs(), LaneID: l.LaneID})
 	}
 	return seal.NewKeyring(keys...), nil
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"unicode/utf8"
 
-	"striatum/gate"
 	"striatum/internal/problem"
 	"striatum/seal"
 	"striatum/store"
@@ -31,8 +30,17 @@ type Probe struct {
 // OK reports whether the probe found the lane out of the reach of every user.
 func (p Probe) OK() bool { return len(p.Users) > 0 && len(p.Findings) == 0 }
 
-func (p Probe) row(laneID string, by Principal) store.LaneProbe {
-	return store.LaneProbe{LaneID: laneID, OK: p.OK(), Users: p.Users, Findings: p.Findings, By: by.String()}
+// row is what the store keeps of p, which follows before.
+func (p Probe) row(laneID string, by Principal, before store.LaneProbe) store.LaneProbe {
+	row := store.LaneProbe{LaneID: laneID, OK: p.OK(), Users: p.Users, Findings: p.Findings, By: by.String()}
+	i := slices.IndexFunc(p.Findings, func(f store.ProbeFinding) bool { return f.Reach })
+	switch {
+	case i >= 0:
+		row.Reached = text(p.Findings[i])
+	case !row.OK || by.Kind != Operator:
+		row.Reached = before.Reached
+	}
+	return row
 }
 
 // check says whether p is within its bounds.
@@ -63,7 +71,8 @@ func (p Probe) check(what string) error {
 
 // RecordProbe keeps what a probe of a lane's host found: a lane its own, an operator
 // any. While the newest one failed, the lane counts as shared; one that passed makes
-// it what it was enrolled as, and never more.
+// it what it was enrolled as, and never more. What a user could reach may have been
+// copied: that stands until an operator, who may know better, brings one that passed.
 func (s *Service) RecordProbe(ctx context.Context, p Principal, laneID string, found Probe) error {
 	what := fmt.Sprintf("record the probe of lane %q", clip(laneID))
 	if err := p.mustBe(what, Lane, Operator); err != nil {
@@ -76,14 +85,15 @@ func (s *Service) RecordProbe(ctx context.Context, p Principal, laneID string, f
 		return err
 	}
 	return s.update(ctx, what, func(w store.Writer) error {
-		lanes, err := gateLanes(ctx, w)
+		all, err := lanes(ctx, w)
 		if err != nil {
 			return err
 		}
-		if !slices.ContainsFunc(lanes, func(l gate.Lane) bool { return l.LaneID == laneID && l.Kind == gate.NotRevoked }) {
+		i := slices.IndexFunc(all, func(l LaneInfo) bool { return l.LaneID == laneID && l.Revoked == "" })
+		if i < 0 {
 			return problem.New(problem.Usage, what, "no such lane is enrolled, with a key that was not revoked", "`striatum lane list` names all")
 		}
-		_, err = w.AddLaneProbe(ctx, found.row(laneID, p))
+		_, err = w.AddLaneProbe(ctx, found.row(laneID, p, all[i].Probe))
 		return err
 	})
 }
@@ -92,10 +102,15 @@ func (s *Service) RecordProbe(ctx context.Context, p Principal, laneID string, f
 // since and failed; empty where it was not.
 func lowered(ctx context.Context, r store.Reader, lane store.Row[store.Lane]) (string, error) {
 	row, found, err := probeOf(ctx, r, lane)
-	if err != nil || !found || row.Value.OK {
+	switch {
+	case err != nil || !found:
 		return "", err
+	case !row.Value.OK:
+		return summary(row.Value), nil
+	case row.Value.Reached != "":
+		return "it passed, but one before found " + row.Value.Reached, nil
 	}
-	return summary(row.Value), nil
+	return "", nil
 }
 
 // probeOf returns the newest probe of a lane since its enrolment.
@@ -112,7 +127,15 @@ func summary(p store.LaneProbe) string {
 	if len(p.Findings) == 0 {
 		return "it failed"
 	}
-	f := p.Findings[0]
+	s := text(p.Findings[0])
+	if more := len(p.Findings) - 1; more > 0 {
+		s += fmt.Sprintf("; and %d more", more)
+	}
+	return s
+}
+
+// text is a finding in a line.
+func text(f store.ProbeFinding) string {
 	s := f.Code
 	if f.User != "" {
 		s += " by " + f.User
@@ -122,9 +145,6 @@ func summary(p store.LaneProbe) string {
 	}
 	if len(s) > 160 {
 		s = clip(s)
-	}
-	if more := len(p.Findings) - 1; more > 0 {
-		s += fmt.Sprintf("; and %d more", more)
 	}
 	return s
 }
@@ -150,8 +170,8 @@ func (c Caller) RecordProbe(ctx context.Context, laneID string, found Probe) err
 	return c.s.RecordProbe(ctx, c.p, laneID, found)
 }
 
-// class is what a lane counts as.
-func (l LaneInfo) class() seal.Class {
+// CountsAs is the class that a lane counts as now.
+func (l LaneInfo) CountsAs() seal.Class {
 	if l.Lowered != "" {
 		return seal.ClassShared
 	}

@@ -203,19 +203,24 @@ type CheckRequestEnd struct {
 
 // LaneProbe is what a probe found that tried, on a lane's host, what the users of
 // sessions can reach. OK is false where one reached what it must not, and where
-// that could not be told. Users are those that it tried.
+// that could not be told. Users are those that it tried. Reached says what this
+// probe, or one before it of the same key, found within a user's reach, unless an
+// operator has brought one that passed since.
 type LaneProbe struct {
 	LaneID   string         `json:"lane_id"`
 	OK       bool           `json:"ok"`
+	Reached  string         `json:"reached,omitempty"`
 	Users    []string       `json:"users,omitempty"`
 	Findings []ProbeFinding `json:"findings,omitempty"`
 	By       string         `json:"by"`
 }
 
 // ProbeFinding is one thing that a probe found, of a user or, with none, of the
-// host.
+// host. Reach says that the user reaches what it must not; else something could not
+// be told.
 type ProbeFinding struct {
-	Code string `json:"code"`
-	User string `json:"user"`
-	What string `json:"what"`
+	Code  string `json:"code"`
+	User  string `json:"user"`
+	What  string `json:"what"`
+	Reach bool   `json:"reach"`
 }

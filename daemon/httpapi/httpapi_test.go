@@ -745,9 +745,9 @@ func TestALaneLearnsWhoPresentedASessionsToken(t *testing.T) {
 	d := newDesk(t, func(c *httpapi.Config, _ *daemon.Config) { c.Files = []string{"/home/x"} })
 	d.must(d.EnrolLane(t.Context(), daemon.LocalUser(), daemon.LaneSpec{LaneID: "lane-1", PublicKey: receipttest.Key(t, 1).Public(), Class: seal.ClassShared}))
 	lane, _ := d.token(daemon.TokenSpec{Kind: daemon.Lane, LaneID: "lane-1"})
-	session := d.session()
+	sessions := map[uint32]string{54321: d.session(), 54322: d.session()}
 	for _, uid := range []uint32{54322, 54321, 54322} {
-		if got := d.callAs(uid, session); !strings.Contains(got, "let in as session") {
+		if got := d.callAs(uid, sessions[uid]); !strings.Contains(got, "let in as session") {
 			t.Fatalf("got %q", got)
 		}
 	}

@@ -4,6 +4,7 @@
 package probe
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -201,14 +202,25 @@ func (p Found) Record() daemon.Probe {
 	for _, u := range p.Users {
 		out.Users = append(out.Users, cut(u))
 	}
-	for i, f := range p.Findings {
-		if left := len(p.Findings) - i; i == daemon.MaxProbeFindings-1 && left > 1 {
+	findings := slices.Clone(p.Findings)
+	slices.SortStableFunc(findings, func(a, b reach.Finding) int { return cmp.Compare(untold(a), untold(b)) })
+	for i, f := range findings {
+		if left := len(findings) - i; i == daemon.MaxProbeFindings-1 && left > 1 {
 			out.Findings = append(out.Findings, store.ProbeFinding{Code: f.Code, What: fmt.Sprintf("and %d more findings", left-1)})
 			break
 		}
-		out.Findings = append(out.Findings, store.ProbeFinding{Code: f.Code, User: cut(f.User), What: cut(f.What)})
+		out.Findings = append(out.Findings, store.ProbeFinding{Code: f.Code, User: cut(f.User), What: cut(f.What), Reach: untold(f) == 0})
 	}
 	return out
+}
+
+// untold is 0 for what a user reaches, and 1 for what could not be told, or what is
+// shared anyway.
+func untold(f reach.Finding) int {
+	if f.Untold() || f.Code == reach.EnrolledShared || f.Code == reach.StoreShared {
+		return 1
+	}
+	return 0
 }
 
 // cut makes a text what the daemon keeps.

@@ -151,7 +151,8 @@ func TestCommandsWorkThroughTheDaemon(t *testing.T) {
 			t.Errorf("%v: got %s", args, notes)
 		}
 	}
-	if _, notes := u.run(3, "verifier", "run", "--all"); !strings.Contains(notes, "a session names checks, and runs none") {
+	u.env["STRIATUM_LANE_SOCKET"] = filepath.Join(dir, "no-lane.sock")
+	if _, notes := u.run(7, "verifier", "run", "--all"); !strings.Contains(notes, "nothing was asked for") {
 		t.Errorf("got %s", notes)
 	}
 	u.env["STRIATUM_TOKEN_FILE"] = op

@@ -93,7 +93,11 @@ func TestALaneIsProbedThroughTheDaemon(t *testing.T) {
 		t.Fatal(err)
 	}
 	look(0, "isolated", "--user", "nobody")
+	lowered("it passed, but one before found secret_readable by nobody")
+	u.env["STRIATUM_TOKEN_FILE"] = op
+	look(0, "isolated", "--user", "nobody")
 	lowered("")
+	u.env["STRIATUM_TOKEN_FILE"] = la
 	if got := look(1, "not_isolated", "--user", "root"); got.Findings[0].Code != "user_is_root" {
 		t.Errorf("got %+v", got.Findings)
 	}
