@@ -45,6 +45,7 @@ const (
 	NegativeControlMissing    Code = "negative_control_missing"
 	NegativeControlDidNotFail Code = "negative_control_did_not_fail"
 	NegativeControlInvalid    Code = "negative_control_invalid"
+	ControlDetected           Code = "control_detected"
 	ControlNotOnSubject       Code = "control_not_on_subject"
 	// Condition 8: it passed twice, alike.
 	CheckNotPassing        Code = "check_not_passing"
@@ -76,7 +77,7 @@ const (
 func (c Code) effect() Effect {
 	switch c {
 	case ReceiptUnparseable, ReceiptSealMismatch, InvalidSignature, NegativeControlDidNotFail,
-		NegativeControlInvalid, CheckNotPassing, ContradictedByFailure:
+		NegativeControlInvalid, ControlDetected, CheckNotPassing, ContradictedByFailure:
 		return Against
 	case StoreUnavailable, NoReceiptRef, ReceiptUnavailable, SupersededReceipt, LaneUnknown, LaneRevoked,
 		WrongRepository, WrongRun, ClaimUnbound, EvidenceDigestDecayed, StaleTree, TreeNotComparable,

@@ -18,6 +18,9 @@ func (j *judge) askControl(r *receipt.Receipt) {
 		if c.Execution == nil || !ranFirst(c.Execution, r.Executions) {
 			j.add(NegativeControlMissing, j.verify(), "nothing shows that the negative control ran before the check")
 		}
+		if d := c.Differs; d != nil {
+			j.add(ControlDetected, j.showReceipt(), "%s when a failure is planted, so the suite tells the control from a run: %s", plural(d.Count, "test")+" end otherwise", firstOf(*d))
+		}
 		if c.Kind == receipt.ControlFixture {
 			j.add(ControlNotOnSubject, noCommand,
 				"the negative control ran on a fixture, not on a mutation of this tree: let the intent's mutation_of be \".\"")
@@ -166,6 +169,14 @@ func skipsBeyond(c *receipt.Census, allowed AllowSkips) string {
 		return "the list of skipped tests is longer than the receipt could hold"
 	}
 	return ""
+}
+
+// firstOf quotes the first name of a list.
+func firstOf(l receipt.List) string {
+	if len(l.Names) == 0 {
+		return "the receipt has no room for their names"
+	}
+	return quoteOr(clip(l.Names[0]), "one without a name")
 }
 
 // askPosture is condition 9.

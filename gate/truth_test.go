@@ -250,6 +250,15 @@ func turns() []turn {
 			body(func(r *receipt.Receipt) { r.Control.Outcome, r.Control.Why = receipt.Invalid, "command not found" }),
 		},
 		{
+			"tests see the control",
+			codes{gate.ControlDetected},
+			designed, red, "control", false,
+			body(func(r *receipt.Receipt) {
+				l := receipt.NewList([]string{"example.com/m TestAdd"})
+				r.Control.Differs = &l
+			}),
+		},
+		{
 			"control on a fixture",
 			codes{gate.ControlNotOnSubject},
 			asserted, green, "control", false,
@@ -424,7 +433,7 @@ func TestEveryCodeIsTurnedByTheTable(t *testing.T) {
 		gate.ReceiptSealMismatch, gate.InvalidSignature, gate.LaneUnknown, gate.LaneRevoked, gate.WrongRepository, gate.WrongRun,
 		gate.ClaimUnbound, gate.EvidenceDigestDecayed, gate.StaleTree, gate.TreeNotComparable, gate.TreeNotJudged,
 		gate.CheckDoesNotBackClaim, gate.PolicyDrift, gate.PolicyNotAccepted, gate.NegativeControlMissing,
-		gate.NegativeControlDidNotFail, gate.NegativeControlInvalid, gate.ControlNotOnSubject, gate.CheckNotPassing,
+		gate.NegativeControlDidNotFail, gate.NegativeControlInvalid, gate.ControlDetected, gate.ControlNotOnSubject, gate.CheckNotPassing,
 		gate.NoReexecutionAgreement, gate.CheckIndeterminate, gate.SkipsNotAllowed, gate.SandboxNotStrict, gate.BuiltinCap,
 		gate.WeakerThanBuiltin, gate.AttestationMissing, gate.AttestationRevoked, gate.ReceiptChainGap, gate.AttemptUnsealed,
 		gate.LaneEquivocated, gate.ContradictedByFailure, gate.LaneNotIsolated, gate.StoreNotIsolated, gate.AuthoredBelowFloor,

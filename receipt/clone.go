@@ -13,6 +13,9 @@ func (r Receipt) clone() Receipt {
 	r.Control.Baseline = clonePointer(r.Control.Baseline)
 	r.Control.Emptied = clonePointer(r.Control.Emptied)
 	r.Control.Execution = clonePointer(r.Control.Execution)
+	if r.Control.Differs = clonePointer(r.Control.Differs); r.Control.Differs != nil {
+		r.Control.Differs.Names = slices.Clone(r.Control.Differs.Names)
+	}
 	r.Executions = slices.Clone(r.Executions)
 	for _, e := range r.eachExecution() {
 		e.Reasons = slices.Clone(e.Reasons)

@@ -13,7 +13,8 @@ const realExecutions = 2
 //
 //  1. failed: an execution was judged failed, the snapshot does not compile, or
 //     an incident proves an input false;
-//  2. void: the negative control did not fail, or was invalid;
+//  2. void: the negative control did not fail, was invalid, or changed how
+//     other tests end;
 //  3. indeterminate: an incident, a facet that is not strict, a limit, or a
 //     missing piece (no control, less than two executions, no judgement);
 //  4. indeterminate: both executions passed but do not agree;
@@ -101,6 +102,9 @@ func controlFaults(r *Receipt) []Reason {
 	case Invalid:
 		return []Reason{{Code: "negative_control_invalid", Detail: r.Control.Why}}
 	case FailedAsRequired, NotReached:
+	}
+	if d := r.Control.Differs; d != nil {
+		return []Reason{{Code: "control_detected", Detail: "tests end otherwise when a failure is planted: " + d.first()}}
 	}
 	return nil
 }

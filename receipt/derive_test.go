@@ -61,6 +61,10 @@ func TestDeriveClassifiesByTheFirstRuleThatMatches(t *testing.T) {
 			receipt.Void, receipt.Agreed,
 			[]string{"negative_control_did_not_fail"},
 		},
+		{"tests saw the control", func(r *receipt.Receipt) {
+			l := receipt.NewList([]string{"example.com/m TestAdd"})
+			r.Control.Differs = &l
+		}, receipt.Void, receipt.Agreed, []string{"control_detected"}},
 		{"the control was invalid, also without a strict posture", func(r *receipt.Receipt) {
 			r.Control.Outcome, r.Control.Why = receipt.Invalid, "it did not compile"
 			r.Posture.Facets[1].OK = false

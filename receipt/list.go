@@ -53,6 +53,17 @@ func linesDigest(lines []string) string {
 	return hex.EncodeToString(digest.Sum(nil))
 }
 
+// first names the first of l and says how many there are more.
+func (l List) first() string {
+	const most = 5
+	names := l.Names[:min(len(l.Names), most)]
+	text := strings.Join(names, ", ")
+	if more := l.Count - int64(len(names)); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
 // cut returns l with at most n names.
 func (l List) cut(n int) List {
 	l.Names = l.Names[:min(len(l.Names), n)]

@@ -103,6 +103,8 @@ type Compile struct {
 // Control is the negative control, run before the real executions. Of external
 // checks, Baseline is the run on an unmutated fixture, and Emptied one on the same
 // input with the mutated file emptied: it must not print what Execution printed.
+// Of builtin:go-test, Differs names the tests that ended otherwise in the control
+// than in both executions, each time it ran.
 type Control struct {
 	Kind           ControlKind    `json:"kind"`
 	MutationOf     string         `json:"mutation_of"`
@@ -110,6 +112,7 @@ type Control struct {
 	Baseline       *Execution     `json:"baseline,omitempty"`
 	Emptied        *Execution     `json:"emptied,omitempty"`
 	Execution      *Execution     `json:"execution,omitempty"`
+	Differs        *List          `json:"differs,omitempty"`
 	Outcome        ControlOutcome `json:"outcome"`
 	Why            string         `json:"why"` // for invalid and not_reached; else empty
 }

@@ -93,6 +93,9 @@ func (b budget) apply(r *Receipt) {
 		f := &r.Posture.Facets[i]
 		f.Required, f.Observed = shorten(f.Required, b.text), shorten(f.Observed, b.text)
 	}
+	if r.Control.Differs != nil {
+		*r.Control.Differs = r.Control.Differs.cut(b.names)
+	}
 	if r.Census != nil {
 		for _, l := range []*List{&r.Census.PassedTests, &r.Census.SkippedTests, &r.Census.FailedTests, &r.Census.NotRun} {
 			if l.Count == 0 && l.SHA256 == "" {

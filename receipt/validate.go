@@ -225,6 +225,10 @@ func (c *checker) control(r *Receipt) {
 	c.maybeExecution("control/baseline", k.Baseline)
 	c.maybeExecution("control/emptied", k.Emptied)
 	c.maybeExecution("control/execution", k.Execution)
+	if k.Differs != nil {
+		c.want(k.Outcome == FailedAsRequired && k.Differs.Count > 0, "control/differs", "there are none, or the control did not fail as required")
+		c.list("control/differs", *k.Differs)
+	}
 	explained := k.Outcome == Invalid || k.Outcome == NotReached
 	c.want(explained == (k.Why != ""), "control/why", "invalid and not_reached have one, the other outcomes none")
 	switch k.Outcome {

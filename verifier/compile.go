@@ -119,18 +119,20 @@ func (r *run) testPrograms(binaries []gocheck.Binary) []sandbox.Program {
 // prepareRuns makes side sandboxes for the control and for each of the two runs,
 // in this order. They differ in nothing but which tests lie in checkDir.
 func (r *run) prepareRuns(ctx context.Context, cache string, volumes [2]sandbox.Volume, side int) ([]sandbox.Sandbox, error) {
-	spec := func(v sandbox.Volume) sandbox.Spec {
-		mounts := r.goMounts(cache)
-		for i := range mounts {
-			mounts[i].Shared = false
-		}
-		return sandbox.Spec{Limits: r.limits, Mounts: append(mounts, sandbox.Mount{Kind: sandbox.ReadOnly, Volume: v, Target: checkDir})}
-	}
 	var specs []sandbox.Spec
 	for _, v := range []sandbox.Volume{volumes[1], volumes[0], volumes[0]} {
-		specs = append(specs, slices.Repeat([]sandbox.Spec{spec(v)}, side)...)
+		specs = append(specs, slices.Repeat([]sandbox.Spec{r.runSpec(cache, v)}, side)...)
 	}
 	return r.prepareBoxes(ctx, specs...)
+}
+
+// runSpec is a sandbox that runs the compiled tests in v.
+func (r *run) runSpec(cache string, v sandbox.Volume) sandbox.Spec {
+	mounts := r.goMounts(cache)
+	for i := range mounts {
+		mounts[i].Shared = false
+	}
+	return sandbox.Spec{Limits: r.limits, Mounts: append(mounts, sandbox.Mount{Kind: sandbox.ReadOnly, Volume: v, Target: checkDir})}
 }
 
 func withTests(d gocheck.Discovery) []gocheck.Package {

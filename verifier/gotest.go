@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 	"sync"
 
 	"striatum/receipt"
@@ -62,10 +63,53 @@ func runTests(ctx context.Context, r *run) error {
 		return err
 	}
 	discard(boxes[:side])
+	first := t.runs(x)
 	r.controlled(x, func() (receipt.ControlOutcome, string) {
-		return gocheck.JudgeTestControl(planted, t.runs(x))
+		return gocheck.JudgeTestControl(planted, first)
 	})
-	return r.realTests(ctx, boxes[side:], real)
+	results, err := r.realTests(ctx, boxes[side:], real)
+	if err != nil || !r.passing() {
+		return err
+	}
+	if differs := gocheck.ControlDiffers(first, results[0], results[1]); len(differs) > 0 {
+		return r.controlAgain(ctx, cache, volumes[1], control, planted, results, differs)
+	}
+	return nil
+}
+
+// passing reports whether the control failed and both runs passed alike.
+func (r *run) passing() bool {
+	e := r.body.Executions
+	return r.body.Control.Outcome == receipt.FailedAsRequired && len(e) == 2 &&
+		e[0].Judgement == receipt.Pass && e[1].Judgement == receipt.Pass && e[0].ResultSHA256 == e[1].ResultSHA256
+}
+
+// controlAgain runs the control a second time, because tests ended otherwise in
+// the first than in both runs. Those that do so again saw it (control_detected).
+// Otherwise it was chance, and no runs agree (control_unsteady).
+func (r *run) controlAgain(ctx context.Context, cache string, v sandbox.Volume, control []gocheck.Binary, planted []gocheck.Planted, results []gocheck.Results, differs []string) error {
+	r.step("negative control again: tests ended otherwise in it")
+	side := width(len(control))
+	boxes, err := r.prepareBoxes(ctx, slices.Repeat([]sandbox.Spec{r.runSpec(cache, v)}, side)...)
+	if err != nil {
+		return err
+	}
+	defer discard(boxes)
+	t := newTestRun(control, planted, side)
+	x, err := r.execute(ctx, boxes, r.testPrograms(control), t.sink)
+	if err != nil {
+		return err
+	}
+	again := gocheck.ControlDiffers(t.runs(x), results[0], results[1])
+	both := slices.DeleteFunc(slices.Clone(differs), func(name string) bool { return !slices.Contains(again, name) })
+	if !x.finished() || len(both) == 0 {
+		r.incident("control_unsteady", receipt.MakesIndeterminate, fmt.Sprintf(
+			"%d tests ended otherwise in the first control than in both runs, and not in the second, first: %s", len(differs), differs[0]))
+		return nil
+	}
+	list := receipt.NewList(both)
+	r.body.Control.Differs = &list
+	return nil
 }
 
 // maxWidth bounds the sandboxes of one execution.
@@ -101,7 +145,7 @@ func (t *testRun) sink(i int) (io.Writer, io.Writer) {
 	}
 	t.tallies[i] = gocheck.NewTally(&t.room)
 	if test := t.planted[t.binaries[i].ImportPath]; test != "" {
-		t.tallies[i] = gocheck.NewControlTally(test)
+		t.tallies[i] = gocheck.NewControlTally(test, &t.room)
 	}
 	return t.tallies[i], nil
 }
@@ -124,8 +168,8 @@ func (t *testRun) runs(x *execution) []gocheck.PackageRun {
 }
 
 // realTests runs the compiled tests twice and judges each run. The two go side
-// by side where there are processors for both.
-func (r *run) realTests(ctx context.Context, boxes []sandbox.Sandbox, binaries []gocheck.Binary) error {
+// by side where there are processors for both. It returns the results of each.
+func (r *run) realTests(ctx context.Context, boxes []sandbox.Sandbox, binaries []gocheck.Binary) ([]gocheck.Results, error) {
 	side := len(boxes) / 2
 	var results []gocheck.Results // as the executions of the body
 	once := func(i int) error {
@@ -160,12 +204,12 @@ func (r *run) realTests(ctx context.Context, boxes []sandbox.Sandbox, binaries [
 		}
 	}
 	if err := errors.Join(errs[:]...); err != nil {
-		return err
+		return nil, err
 	}
 	a, b, findings := gocheck.CompareRuns(results[0], results[1])
 	r.body.Executions[0].ResultSHA256, r.body.Executions[1].ResultSHA256 = a.SHA256(), b.SHA256()
 	r.body.Findings = append(r.body.Findings, findings...)
-	return nil
+	return results, nil
 }
 
 // tested adds one judged run to the body, and notes it at once if it failed.

@@ -27,6 +27,7 @@ func TestGoTestIsNotFooled(t *testing.T) {
 		census   counts
 	}{
 		"00-honest":         {pass, ok, nil, nil, counts{5, 5, 8, 0, 0, 3}},
+		"00-counts-itself":  {pass, ok, nil, nil, counts{1, 1, 1, 0, 0, 0}},
 		"00-wrong":          {fail, ok, []string{"exit_nonzero", "tests_failed"}, nil, counts{1, 1, 0, 1, 0, 0}},
 		"00-namesakes":      {pass, ok, nil, nil, counts{3, 3, 2, 0, 0, 0}},
 		"00-run-twice":      {pass, ok, nil, nil, counts{1, 1, 1, 0, 0, 0}},
@@ -49,6 +50,7 @@ func TestGoTestIsNotFooled(t *testing.T) {
 		"36-prints":         {fail, ok, []string{"exit_nonzero", "tests_failed"}, nil, counts{1, 1, 0, 1, 0, 0}},
 		"36-forged-end":     {fail, missed, []string{"tests_not_run"}, nil, counts{2, 1, 1, 0, 0, 0}},
 		"36-forged-census":  {pass, missed, nil, nil, counts{2, 2, 2, 0, 0, 0}},
+		"36-sees-control":   {pass, ok, []string{"control_detected"}, nil, counts{1, 1, 1, 0, 0, 0}},
 		"15-lower-case":     {"", receipt.Invalid, []string{"compile_failed"}, []string{"test_name_malformed"}, counts{}},
 	}
 	files, err := filepath.Glob("testdata/cheats/*.txtar")

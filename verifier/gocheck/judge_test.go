@@ -135,7 +135,7 @@ func TestTalliesOfOneExecutionShareTheirBounds(t *testing.T) {
 		_, _ = fmt.Fprintf(first, "\x16=== RUN   T%d\n\x16--- PASS: T%d (0.00s)\n", i, i)
 	}
 	good := "\x16=== RUN   TestA\n\x16--- PASS: TestA (0.00s)\n\x16=== RUN   TestB\n\x16--- PASS: TestB (0.00s)\n\x16PASS\n"
-	control := NewControlTally("TestB")
+	control := NewControlTally("TestB", room)
 	for _, tally := range []*Tally{second, control} {
 		_, _ = tally.Write([]byte(good))
 		tally.Close()
@@ -350,5 +350,24 @@ func TestTallyKeepsTheEndOfAFailingTestsOutput(t *testing.T) {
 	f := tally.Failures()
 	if len(f) != 1 || f[0].Test != "TestA" || !strings.Contains(f[0].Tail, "last words\n") || len(f[0].Tail) > tailBytes {
 		t.Errorf("%d failures, tail of %d bytes", len(f), len(f[0].Tail))
+	}
+}
+
+func TestControlDiffersNamesWhatBothRunsEndAlike(t *testing.T) {
+	control := NewControlTally("TestPlanted", &Room{})
+	_, _ = control.Write([]byte("\x16=== RUN   TestA\n\x16--- PASS: TestA (0.00s)\n\x16=== RUN   TestB\n\x16--- FAIL: TestB (0.00s)\n\x16=== RUN   TestPlanted\n\x16--- FAIL: TestPlanted (0.00s)\n\x16FAIL\n"))
+	control.Close()
+	results := func(pairs ...string) Results {
+		var rs Results
+		for i := 0; i < len(pairs); i += 2 {
+			rs = append(rs, Result{Package: "m", Test: pairs[i], Outcome: pairs[i+1]})
+		}
+		return rs
+	}
+	runs := []PackageRun{{ImportPath: "m", ExitCode: 1, Tally: control}}
+	a := results("TestA", "passed", "TestB", "passed", "TestC", "skipped", "TestD", "passed", "TestE/x1", "passed")
+	b := results("TestA", "passed", "TestB", "passed", "TestC", "skipped", "TestD", "skipped", "TestE/x2", "passed")
+	if diff := cmp.Diff([]string{"m TestB", "m TestC"}, ControlDiffers(runs, a, b)); diff != "" {
+		t.Error(diff)
 	}
 }

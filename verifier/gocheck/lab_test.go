@@ -160,8 +160,14 @@ func (l *lab) compile(planted []Planted) (Compiled, []PackageRun) {
 		l.t.Fatal(err)
 	}
 	var runs []PackageRun
+	room := &Room{}
 	for _, b := range binaries {
-		tally := NewTally(&Room{})
+		tally := NewTally(room)
+		for _, p := range planted {
+			if p.ImportPath == b.ImportPath {
+				tally = NewControlTally(p.Test, room)
+			}
+		}
 		cmd := exec.Command(filepath.Join(out, b.File), b.Args...)
 		cmd.Dir = l.dir + strings.TrimPrefix(b.Dir, WorkDir)
 		cmd.Env = append(l.env, "PWD="+cmd.Dir)
@@ -200,6 +206,9 @@ func (l *lab) goTest() verdict {
 	}
 	if c, runs := l.compile(planted); c.Outcome == receipt.Compiled {
 		v.control, v.why = JudgeTestControl(planted, runs)
+		if v.judged.Judgement == receipt.Pass && len(ControlDiffers(runs, v.judged.Results, v.judged.Results)) > 0 {
+			v.reasons["control_detected"] = true
+		}
 	} else {
 		v.control, v.why = receipt.Invalid, "it does not compile"
 	}

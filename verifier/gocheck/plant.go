@@ -3,6 +3,7 @@ package gocheck
 import (
 	"bytes"
 	"fmt"
+	"hash/maphash"
 	"io"
 	"path"
 
@@ -157,6 +158,33 @@ func JudgeTestControl(planted []Planted, runs []PackageRun) (receipt.ControlOutc
 		}
 	}
 	return controlOutcome(len(planted), missed, unclear)
+}
+
+// ControlDiffers names, as "import/path TestName", the tests that end otherwise
+// in the control than in both runs a and b, which are sorted: what the presence of
+// a planted failure changes, or chance. Tests on which a and b do not agree
+// are left out, and so are tests that only the control has.
+func ControlDiffers(control []PackageRun, a, b Results) []string {
+	byPath := map[string]*Tally{}
+	for _, r := range control {
+		byPath[r.ImportPath] = r.Tally
+	}
+	var names []string
+	j := 0
+	for _, r := range a {
+		for j < len(b) && b[j].compareTest(r) < 0 {
+			j++
+		}
+		t := byPath[r.Package]
+		if j == len(b) || b[j] != r || t == nil {
+			continue
+		}
+		s, known := t.others[maphash.String(nameSeed, r.Test)]
+		if !known || s.describe() != r.Outcome {
+			names = append(names, r.Package+" "+r.Test)
+		}
+	}
+	return names
 }
 
 // controlOutcome: one control that did not fail is enough to void a check.

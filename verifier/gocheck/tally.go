@@ -1,6 +1,7 @@
 package gocheck
 
 import (
+	"hash/maphash"
 	"strings"
 	"sync"
 
@@ -27,7 +28,8 @@ type Tally struct {
 	conv     *Converter
 	tests    map[string]*seen
 	room     *Room
-	only     string // if not empty, the one test that is remembered
+	only     string          // of a control: the planted test, the one that is remembered by name
+	others   map[uint64]seen // of a control: the other tests, by the hash of their names
 	over     bool
 	odd      string // the first event that no honest run has
 	final    Action // the package's, if the output is complete
@@ -42,6 +44,20 @@ type Tally struct {
 type seen struct{ runs, passed, failed, skipped int32 }
 
 func (s seen) ended() int32 { return s.passed + s.failed + s.skipped }
+
+// count adds one event: Run, Passed, Failed or Skipped.
+func (s *seen) count(a Action) {
+	switch a { //nolint:exhaustive // the callers sort the others out
+	case Run:
+		s.runs++
+	case Passed:
+		s.passed++
+	case Failed:
+		s.failed++
+	case Skipped:
+		s.skipped++
+	}
+}
 
 // Room is what the tallies of one execution may remember together: MaxTests
 // tests, MaxNameBytes bytes of names, and 50 failures.
@@ -83,11 +99,12 @@ func NewTally(room *Room) *Tally {
 	return t
 }
 
-// NewControlTally returns a Tally that remembers nothing but what is said of
-// the planted test, so that no other test can crowd it out.
-func NewControlTally(planted string) *Tally {
-	t := NewTally(&Room{})
-	t.only = planted
+// NewControlTally returns a Tally for one test binary of the control that room
+// belongs to. It always has a place for the planted test, so that no other can
+// crowd it out. Of the others it remembers how they ended, and no name.
+func NewControlTally(planted string, room *Room) *Tally {
+	t := NewTally(room)
+	t.only, t.others = planted, map[uint64]seen{}
 	return t
 }
 
@@ -117,6 +134,7 @@ func (t *Tally) event(e Event) {
 		return
 	}
 	if t.only != "" && e.Test != t.only {
+		t.beside(e)
 		return
 	}
 	if e.Action == Output {
@@ -133,23 +151,14 @@ func (t *Tally) event(e Event) {
 	name := receipt.Text(e.Test)
 	s := t.tests[name]
 	if s == nil {
-		if !t.room.take(name) {
+		if t.only == "" && !t.room.take(name) {
 			t.over = true
 			return
 		}
 		s = &seen{}
 		t.tests[strings.Clone(name)] = s
 	}
-	switch e.Action { //nolint:exhaustive // the others were sorted out
-	case Run:
-		s.runs++
-	case Passed:
-		s.passed++
-	case Failed:
-		s.failed++
-	case Skipped:
-		s.skipped++
-	}
+	s.count(e.Action)
 	if e.Action == Run {
 		return
 	}
@@ -160,6 +169,22 @@ func (t *Tally) event(e Event) {
 		t.strange("an end of " + name + " without its beginning")
 	}
 	t.drop(e.Test)
+}
+
+// beside counts an event of a test beside the planted one.
+func (t *Tally) beside(e Event) {
+	if e.Test == "" || e.Action != Run && e.Action != Passed && e.Action != Failed && e.Action != Skipped {
+		return
+	}
+	name := receipt.Text(e.Test)
+	key := maphash.String(nameSeed, name)
+	s, known := t.others[key]
+	if !known && !t.room.take(name) {
+		t.over = true
+		return
+	}
+	s.count(e.Action)
+	t.others[key] = s
 }
 
 // keep appends to the tail of an open test. A tail grows to twice its size
