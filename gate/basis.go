@@ -46,6 +46,7 @@ const (
 	NegativeControlDidNotFail Code = "negative_control_did_not_fail"
 	NegativeControlInvalid    Code = "negative_control_invalid"
 	ControlDetected           Code = "control_detected"
+	NoMutantKilled            Code = "no_mutant_killed"
 	ControlNotOnSubject       Code = "control_not_on_subject"
 	// Condition 8: it passed twice, alike.
 	CheckNotPassing        Code = "check_not_passing"
@@ -77,7 +78,7 @@ const (
 func (c Code) effect() Effect {
 	switch c {
 	case ReceiptUnparseable, ReceiptSealMismatch, InvalidSignature, NegativeControlDidNotFail,
-		NegativeControlInvalid, ControlDetected, CheckNotPassing, ContradictedByFailure:
+		NegativeControlInvalid, ControlDetected, NoMutantKilled, CheckNotPassing, ContradictedByFailure:
 		return Against
 	case StoreUnavailable, NoReceiptRef, ReceiptUnavailable, SupersededReceipt, LaneUnknown, LaneRevoked,
 		WrongRepository, WrongRun, ClaimUnbound, EvidenceDigestDecayed, StaleTree, TreeNotComparable,

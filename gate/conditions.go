@@ -35,6 +35,7 @@ func (j *judge) conditions(v *receipt.Verified, r *receipt.Receipt, key inputKey
 	before := len(j.bases)
 	j.askOutcome(r) // before the control's: what fails of itself fails with a defect too
 	j.askControl(r)
+	j.askMutants(r)
 	j.askPosture(r)
 	j.askClassification(r, len(j.bases) > before)
 	j.askTrustInBytes(r)

@@ -167,6 +167,9 @@ func (j *judge) claim() Claim {
 		body = &r
 		key = keyOf(body)
 		c.Receipt, c.EnvelopeSHA256, c.LaneID = verified.Seal(), verified.EnvelopeSHA256(), verified.Key().LaneID
+		if m := r.Mutants; m != nil {
+			c.Mutants = &Mutants{m.Killed, m.Survived, m.Statements, m.Reached}
+		}
 		if r.Census != nil {
 			c.Skipped = r.Census.Skipped
 		}

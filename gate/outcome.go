@@ -36,6 +36,14 @@ func (j *judge) askControl(r *receipt.Receipt) {
 	}
 }
 
+// askMutants is condition 7 for the product: its tests noticed a planted defect.
+func (j *judge) askMutants(r *receipt.Receipt) {
+	if m := r.Mutants; m != nil && m.Killed == 0 && m.Survived > 0 {
+		j.add(NoMutantKilled, j.showReceipt(), "the tests noticed none of %s planted in %s of the product: they do not test it",
+			plural(m.Survived, "defect"), plural(m.Statements, "statement"))
+	}
+}
+
 // ranFirst reports whether the control started no later than every execution.
 func ranFirst(control *receipt.Execution, runs []receipt.Execution) bool {
 	start, err := time.Parse(time.RFC3339Nano, control.StartedAt)
@@ -113,6 +121,8 @@ func undecided(r *receipt.Receipt) string {
 		return "the compile step came to no end"
 	case slices.ContainsFunc(r.Executions, func(e receipt.Execution) bool { return e.Judgement == receipt.Inconclusive }):
 		return "an execution was cut short"
+	case r.Mutants != nil && r.Mutants.Killed+r.Mutants.Survived == 0 && r.Mutants.CutShort+r.Mutants.NotCompiled > 0:
+		return "no mutant of the product came to an end"
 	case len(r.Executions) < 2 && r.Classification != receipt.Failed:
 		return "it ran less than twice"
 	}

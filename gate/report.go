@@ -75,8 +75,18 @@ type Claim struct {
 	Attempts       Attempts     `json:"attempts"`
 	Skipped        int64        `json:"skipped"`
 	SkipsAllowed   SkipsAllowed `json:"skips_allowed"`
+	Mutants        *Mutants     `json:"mutants,omitempty"`
 
 	Findings receipt.Findings `json:"findings"`
+}
+
+// Mutants says how many defects planted in the product the tests noticed. Absent:
+// the check plants none. Statements and Reached are those of the receipt.
+type Mutants struct {
+	Killed     int64 `json:"killed"`
+	Survived   int64 `json:"survived"`
+	Statements int64 `json:"statements"`
+	Reached    int64 `json:"reached"`
 }
 
 // SkipsAllowed says by what rule skipped tests may be green.
@@ -199,6 +209,9 @@ func (c *Claim) says(r *receipt.Receipt, attempted, scope string) string {
 	}
 	if c.Skipped > 0 {
 		parts = append(parts, fmt.Sprintf("%s skipped, allowed: %s", plural(c.Skipped, "test"), c.SkipsAllowed))
+	}
+	if m := c.Mutants; m != nil {
+		parts = append(parts, fmt.Sprintf("%d of %s killed, in %s", m.Killed, plural(m.Killed+m.Survived, "mutant"), plural(m.Statements, "statement")))
 	}
 	if c.Findings.Count > 0 {
 		parts = append(parts, c.Findings.String())

@@ -259,6 +259,23 @@ func turns() []turn {
 			}),
 		},
 		{
+			"no mutant killed",
+			codes{gate.NoMutantKilled},
+			designed, red, "mutants", false,
+			body(func(r *receipt.Receipt) {
+				r.Mutants = &receipt.Mutants{Asked: 3, Statements: 9, Survived: 24}
+			}),
+		},
+		{
+			"no mutant came to an end",
+			codes{gate.CheckIndeterminate},
+			asserted, amber, "mutants", false,
+			func(w *world) {
+				w.authors = claim.Asserted
+				w.facts.Mutants = &receipt.Mutants{Asked: 3, Statements: 9, CutShort: 24}
+			},
+		},
+		{
 			"control on a fixture",
 			codes{gate.ControlNotOnSubject},
 			asserted, green, "control", false,
@@ -433,7 +450,7 @@ func TestEveryCodeIsTurnedByTheTable(t *testing.T) {
 		gate.ReceiptSealMismatch, gate.InvalidSignature, gate.LaneUnknown, gate.LaneRevoked, gate.WrongRepository, gate.WrongRun,
 		gate.ClaimUnbound, gate.EvidenceDigestDecayed, gate.StaleTree, gate.TreeNotComparable, gate.TreeNotJudged,
 		gate.CheckDoesNotBackClaim, gate.PolicyDrift, gate.PolicyNotAccepted, gate.NegativeControlMissing,
-		gate.NegativeControlDidNotFail, gate.NegativeControlInvalid, gate.ControlDetected, gate.ControlNotOnSubject, gate.CheckNotPassing,
+		gate.NegativeControlDidNotFail, gate.NegativeControlInvalid, gate.ControlDetected, gate.NoMutantKilled, gate.ControlNotOnSubject, gate.CheckNotPassing,
 		gate.NoReexecutionAgreement, gate.CheckIndeterminate, gate.SkipsNotAllowed, gate.SandboxNotStrict, gate.BuiltinCap,
 		gate.WeakerThanBuiltin, gate.AttestationMissing, gate.AttestationRevoked, gate.ReceiptChainGap, gate.AttemptUnsealed,
 		gate.LaneEquivocated, gate.ContradictedByFailure, gate.LaneNotIsolated, gate.StoreNotIsolated, gate.AuthoredBelowFloor,

@@ -25,6 +25,9 @@ func (r Receipt) clone() Receipt {
 			l.Names = slices.Clone(l.Names)
 		}
 	}
+	if r.Mutants = clonePointer(r.Mutants); r.Mutants != nil {
+		r.Mutants.Survivors = slices.Clone(r.Mutants.Survivors)
+	}
 	r.Findings = slices.Clone(r.Findings)
 	r.Incidents = slices.Clone(r.Incidents)
 	r.Posture.Facets = slices.Clone(r.Posture.Facets)

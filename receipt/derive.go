@@ -14,7 +14,7 @@ const realExecutions = 2
 //  1. failed: an execution was judged failed, the snapshot does not compile, or
 //     an incident proves an input false;
 //  2. void: the negative control did not fail, was invalid, or changed how
-//     other tests end;
+//     other tests end; or mutants of the product were run and none was killed;
 //  3. indeterminate: an incident, a facet that is not strict, a limit, or a
 //     missing piece (no control, less than two executions, no judgement);
 //  4. indeterminate: both executions passed but do not agree;
@@ -28,7 +28,7 @@ func Derive(r *Receipt) {
 	r.Posture.Strict = len(r.Posture.Facets) > 0 && len(openFacets(r)) == 0
 	r.Agreement = agreementOf(r.Executions)
 
-	failed, void := failures(r), controlFaults(r)
+	failed, void := failures(r), append(controlFaults(r), survivors(r)...)
 	unclear, missing := obstacles(r), missingPieces(r)
 	var disagree []Reason
 	if r.Agreement == Disagreed {
@@ -109,9 +109,23 @@ func controlFaults(r *Receipt) []Reason {
 	return nil
 }
 
+// planted is how many mutants were chosen.
+func (m *Mutants) planted() int64 { return m.Killed + m.Survived + m.CutShort + m.NotCompiled }
+
+// survivors is what voids a receipt whose tests noticed none of its mutants.
+func survivors(r *Receipt) []Reason {
+	if m := r.Mutants; m != nil && m.Survived > 0 && m.Killed == 0 {
+		return []Reason{{Code: "no_mutant_killed", Detail: fmt.Sprintf("the tests noticed none of %d defects planted in the product's %d statements", m.Survived, m.Statements)}}
+	}
+	return nil
+}
+
 // obstacles are what keeps a judgement from counting.
 func obstacles(r *Receipt) []Reason {
 	out := incidents(r, MakesIndeterminate)
+	if m := r.Mutants; m != nil && m.planted() > 0 && m.Killed+m.Survived == 0 {
+		out = append(out, Reason{Code: "mutants_undecided", Detail: fmt.Sprintf("of %d mutants of the product %d did not compile, and a limit ended the others", m.planted(), m.NotCompiled)})
+	}
 	if !r.Posture.Strict {
 		detail := "no facet was observed"
 		if f := openFacets(r); len(f) > 0 {

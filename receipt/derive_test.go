@@ -65,6 +65,16 @@ func TestDeriveClassifiesByTheFirstRuleThatMatches(t *testing.T) {
 			l := receipt.NewList([]string{"example.com/m TestAdd"})
 			r.Control.Differs = &l
 		}, receipt.Void, receipt.Agreed, []string{"control_detected"}},
+		{"a mutant was killed", func(r *receipt.Receipt) {
+			r.Mutants = &receipt.Mutants{Asked: 3, Statements: 9, Killed: 1, Survived: 2}
+		}, receipt.Asserted, receipt.Agreed, nil},
+		{"no mutant was killed", func(r *receipt.Receipt) {
+			r.Mutants = &receipt.Mutants{Asked: 3, Statements: 9, Survived: 3, CutShort: 1}
+		}, receipt.Void, receipt.Agreed, []string{"no_mutant_killed"}},
+		{"no mutant came to an end", func(r *receipt.Receipt) {
+			r.Mutants = &receipt.Mutants{Asked: 3, Statements: 9, CutShort: 2, NotCompiled: 1}
+		}, receipt.Indeterminate, receipt.Agreed, []string{"mutants_undecided"}},
+		{"no statement to plant one in", func(r *receipt.Receipt) { r.Mutants = &receipt.Mutants{Asked: 3} }, receipt.Asserted, receipt.Agreed, nil},
 		{"the control was invalid, also without a strict posture", func(r *receipt.Receipt) {
 			r.Control.Outcome, r.Control.Why = receipt.Invalid, "it did not compile"
 			r.Posture.Facets[1].OK = false

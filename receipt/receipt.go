@@ -28,6 +28,7 @@ type Receipt struct {
 	Control    Control     `json:"control"`
 	Executions []Execution `json:"executions"`
 	Census     *Census     `json:"census,omitempty"`
+	Mutants    *Mutants    `json:"mutants,omitempty"`
 	Findings   []Finding   `json:"findings"`
 	Incidents  []Incident  `json:"incidents"`
 	Posture    Posture     `json:"posture"`
@@ -157,6 +158,31 @@ type Census struct {
 	SkippedTests List `json:"skipped_tests"`
 	FailedTests  List `json:"failed_tests"`
 	NotRun       List `json:"not_run"`
+}
+
+// Mutants says what came of small defects that were planted in the product after
+// the check had passed, each in a tree of its own. Killed: the tests failed.
+// Statements are those of the check's packages outside of tests, Reached those of them in
+// functions that tests reach by name. Survivors are at most MaxSurvivors.
+type Mutants struct {
+	Asked       int64      `json:"asked"`
+	Statements  int64      `json:"statements"`
+	Reached     int64      `json:"reached"`
+	Killed      int64      `json:"killed"`
+	Survived    int64      `json:"survived"`
+	CutShort    int64      `json:"cut_short"` // by a limit: neither killed nor survived
+	NotCompiled int64      `json:"not_compiled"`
+	Survivors   []Survivor `json:"survivors"`
+}
+
+// MaxSurvivors is the most survivors that a receipt names.
+const MaxSurvivors = 20
+
+// Survivor is a defect that no test noticed.
+type Survivor struct {
+	Path     string `json:"path"`
+	Line     int64  `json:"line"`
+	Operator string `json:"operator"`
 }
 
 // List is a sorted list of names cut to at most MaxList entries. Count and SHA256

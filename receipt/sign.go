@@ -96,6 +96,12 @@ func (b budget) apply(r *Receipt) {
 	if r.Control.Differs != nil {
 		*r.Control.Differs = r.Control.Differs.cut(b.names)
 	}
+	if m := r.Mutants; m != nil {
+		m.Survivors = append([]Survivor{}, m.Survivors[:min(len(m.Survivors), MaxSurvivors, b.names)]...)
+		for i := range m.Survivors {
+			m.Survivors[i].Path = shorten(m.Survivors[i].Path, b.text)
+		}
+	}
 	if r.Census != nil {
 		for _, l := range []*List{&r.Census.PassedTests, &r.Census.SkippedTests, &r.Census.FailedTests, &r.Census.NotRun} {
 			if l.Count == 0 && l.SHA256 == "" {

@@ -137,6 +137,7 @@ func validate(r *Receipt) error {
 			fmt.Sprintf("executions/%d/result_sha256", i), "a passed execution has none")
 	}
 	c.census(r.Census)
+	c.mutants(r.Mutants)
 	c.notes(r)
 	c.posture(r.Posture)
 	c.limits(r.Limits)
@@ -285,6 +286,23 @@ func (c *checker) census(s *Census) {
 	c.list("census/skipped_tests", s.SkippedTests)
 	c.list("census/failed_tests", s.FailedTests)
 	c.list("census/not_run", s.NotRun)
+}
+
+func (c *checker) mutants(m *Mutants) {
+	if m == nil {
+		return
+	}
+	for _, n := range []int64{m.Asked, m.Statements, m.Reached, m.Killed, m.Survived, m.CutShort, m.NotCompiled} {
+		c.natural("mutants", n)
+	}
+	c.want(m.Reached <= m.Statements, "mutants/reached", "%d of %d statements", m.Reached, m.Statements)
+	c.want(m.Statements > 0 || m.planted() == 0, "mutants", "%d were planted in no statement", m.planted())
+	c.want(len(m.Survivors) <= MaxSurvivors && int64(len(m.Survivors)) <= m.Survived, "mutants/survivors", "%d of %d", len(m.Survivors), m.Survived)
+	for _, s := range m.Survivors {
+		c.text("mutants/survivors/path", s.Path)
+		c.natural("mutants/survivors/line", s.Line)
+		c.code("mutants/survivors/operator", s.Operator)
+	}
 }
 
 func (c *checker) list(field string, l List) {

@@ -95,6 +95,11 @@ func (r *run) compiled(x *execution, logs [2]*gocheck.ToolLog, packages []gochec
 // package. A record that does not fit means that collector and census saw
 // different packages; nothing follows from such a run.
 func (r *run) collected(p sandbox.ProgramResult) ([]gocheck.Binary, error) {
+	return r.collectedFor(r.source.discovery, p)
+}
+
+// collectedFor is collected for some of the packages.
+func (r *run) collectedFor(d gocheck.Discovery, p sandbox.ProgramResult) ([]gocheck.Binary, error) {
 	records := make([]collector.Record, len(p.Collected))
 	for i, c := range p.Collected {
 		rec, err := collector.ParseRecord(c.Data)
@@ -103,7 +108,7 @@ func (r *run) collected(p sandbox.ProgramResult) ([]gocheck.Binary, error) {
 		}
 		records[i] = rec
 	}
-	return gocheck.MatchRecords(r.source.discovery, records, r.limits.WallClock)
+	return gocheck.MatchRecords(d, records, r.limits.WallClock)
 }
 
 // testPrograms are the binaries as programs of a run, in the folder and with the

@@ -122,21 +122,13 @@ func (r *run) executed(started time.Time, results []sandbox.Result, n int, said 
 	}}
 	for k, res := range results {
 		r.mergePosture(res.Posture)
+		spread(x.programs, res, k, len(results))
 		x.fact.TimedOut = x.fact.TimedOut || res.Hit == sandbox.HitWallClock
 		x.fact.OOM = x.fact.OOM || res.Hit == sandbox.HitMemory
 		x.fact.OutputTruncated = x.fact.OutputTruncated || res.Hit == sandbox.HitOutput
 		x.fact.DurationMS = max(x.fact.DurationMS, res.Duration.Milliseconds())
 		x.fact.MaxRSSBytes = max(x.fact.MaxRSSBytes, res.MaxRSSBytes)
 		x.fact.CPUMS += res.CPU.Milliseconds()
-		for j, i := 0, k; i < n; j, i = j+1, i+len(results) {
-			p := &x.programs[i]
-			if j < len(res.Programs) {
-				p.ProgramResult, p.ran = res.Programs[j], true
-			}
-			if j >= len(res.Programs)-1 {
-				p.hit = res.Hit
-			}
-		}
 		if res.Hit != sandbox.HitNone {
 			r.limitHit(res.Hit)
 		}
@@ -147,6 +139,26 @@ func (r *run) executed(started time.Time, results []sandbox.Result, n int, said 
 			x.fact.ExitCode, x.fact.Signal = p.ExitCode, p.Signal
 		}
 	}
+	return x
+}
+
+// spread puts what the k-th of n sandboxes came to where its programs are.
+func spread(programs []ended, res sandbox.Result, k, n int) {
+	for j, i := 0, k; i < len(programs); j, i = j+1, i+n {
+		p := &programs[i]
+		if j < len(res.Programs) {
+			p.ProgramResult, p.ran = res.Programs[j], true
+		}
+		if j >= len(res.Programs)-1 {
+			p.hit = res.Hit
+		}
+	}
+}
+
+// programsOf is what n programs in one sandbox came to.
+func programsOf(res sandbox.Result, n int) *execution {
+	x := &execution{programs: make([]ended, n)}
+	spread(x.programs, res, 0, 1)
 	return x
 }
 

@@ -86,6 +86,9 @@ type Request struct {
 	// nil: Root is opened.
 	Dir  *beneath.Dir
 	Wait time.Duration // for the lane, at most
+	// Mutants is how many mutants of the product a check plants at least, where it
+	// plants some; never less than the check says.
+	Mutants int
 	// Select reads the frozen tree and says which checks to run. Digests are
 	// of the documents in that tree.
 	Select func(tree string) (Selection, error)

@@ -29,10 +29,10 @@ type Builtin struct {
 // builtins lists every builtin, sorted by id.
 func builtins() []Builtin {
 	build := []string{"dir", "packages", "tags", "go_work", "limits"}
-	test := append([]string{"allow_skips"}, build...)
+	test := append([]string{"allow_skips", "mutants"}, build...)
 	goChecks := []Builtin{
 		{ID: "go-build", Revision: 1, Parameters: build, Command: "go build"},
-		{ID: "go-test", Revision: 1, Parameters: test, Command: "go test"},
+		{ID: "go-test", Revision: 2, Parameters: test, Command: "go test"},
 		{ID: "go-vet", Revision: 1, Parameters: build, Command: "go vet"},
 	}
 	list := []Builtin{{

@@ -28,8 +28,8 @@ type CheckRef struct {
 	AllowSkips AllowSkips `json:"allow_skips,omitzero"`
 	// Limits replace the lane's own, each by itself.
 	Limits *Limits `json:"limits,omitempty"`
-	// Mutants is how many mutants of the product a check must kill. No builtin
-	// of this revision takes it, and validation says so.
+	// Mutants is how many mutants of the product a go-test plants; absent: 3. It
+	// cannot plant none.
 	Mutants int `json:"mutants,omitempty"`
 }
 

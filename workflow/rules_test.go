@@ -144,7 +144,7 @@ var ruleTable = []struct {
 	{"an external check as uses", object{"jobs/1/checks/0/uses": "schema"}, nil, UnknownBuiltin, "/jobs/1/checks/0/uses", ""},
 	{"a builtin named by id alone", object{"jobs/1/checks/0/uses": nil, "jobs/1/checks/0/allow_skips": nil}, nil, UnknownBuiltin, "/jobs/1/checks/0/id", ""},
 	{"allow_skips for go vet", object{"jobs/1/checks/0/uses": "builtin:go-vet", "jobs/1/checks/0/id": "vet"}, nil, ParameterUnknown, "/jobs/1/checks/0/allow_skips", ""},
-	{"mutants, which nothing takes yet", object{"jobs/1/checks/0/mutants": 3}, nil, ParameterUnknown, "/jobs/1/checks/0/mutants", ""},
+	{"mutants, which only tests take", object{"jobs/1/checks/0/uses": "builtin:go-vet", "jobs/1/checks/0/mutants": 3}, nil, ParameterUnknown, "/jobs/1/checks/0/mutants", ""},
 	{"parameters of an external check", object{"jobs/1/checks/1/dir": "sub"}, nil, ParameterUnknown, "/jobs/1/checks/1/dir", ""},
 	{"a wall clock that is none", object{"jobs/1/checks/0/limits": object{"wall_clock": "soon"}}, nil, InvalidLimit, "/jobs/1/checks/0/limits/wall_clock", ""},
 	{"too much memory", object{"jobs/1/checks/0/limits": object{"memory": "9999GiB"}}, nil, InvalidLimit, "/jobs/1/checks/0/limits/memory", ""},

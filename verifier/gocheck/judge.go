@@ -63,6 +63,28 @@ func JudgeTests(d Discovery, runs []PackageRun) Judged {
 	return j.word()
 }
 
+// JudgeMutant judges the tests of d with a mutant in the product: Fail, they
+// noticed it; Pass, they did not; Inconclusive, a limit or somebody's kill ended
+// them. That there is nothing to check among them does not notice anything.
+func JudgeMutant(d Discovery, runs []PackageRun) receipt.Judgement {
+	for i := range runs {
+		if runs[i].Signal == "SIGKILL" && runs[i].Cut == "" {
+			runs[i].Cut = "it was killed"
+		}
+	}
+	j := JudgeTests(d, runs)
+	notices := func(r receipt.Reason) bool {
+		return !slices.Contains([]string{"nothing_to_check", "package_not_run", "test_cut_short", "census_incomplete", "events_over_bound"}, r.Code)
+	}
+	switch {
+	case slices.ContainsFunc(j.Reasons, notices):
+		return receipt.Fail
+	case slices.ContainsFunc(j.Reasons, func(r receipt.Reason) bool { return r.Code != "nothing_to_check" }):
+		return receipt.Inconclusive
+	}
+	return receipt.Pass
+}
+
 type judging struct {
 	discovery  Discovery
 	bads       []receipt.Reason

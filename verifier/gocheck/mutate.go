@@ -19,7 +19,7 @@ import (
 // The bounds of what mutants are looked for in.
 const (
 	MaxMutationBytes = 64 << 20 // source of all product files together
-	maxMutants       = 200      // candidates that are kept
+	maxMutants       = 1000     // candidates that are kept
 	maxMutatedText   = 1 << 10  // of one expression or statement
 )
 
@@ -138,6 +138,14 @@ func (d Discovery) Testers(importPath string, near bool) []Package {
 		return all
 	}
 	return some
+}
+
+// Pattern names the package to a command in the folder of m.
+func (p Package) Pattern(m Module) string {
+	if rel := relative(m.Dir, p.Dir); rel != "" {
+		return "./" + rel
+	}
+	return "."
 }
 
 // uses reports whether the tests of p have the package at target in their binary.

@@ -36,6 +36,7 @@ type Tally struct {
 	tails    map[string][]byte
 	held     int // bytes in tails
 	failures []Failure
+	failing  bool // a test failed
 }
 
 // seen counts the events of one test name. A name has several runs when the
@@ -118,6 +119,9 @@ func (t *Tally) Close() {
 	t.tails, t.held = nil, 0
 }
 
+// Failed reports whether a test was seen failing.
+func (t *Tally) Failed() bool { return t.failing }
+
 // Failures lists tests that were seen failing, in the order of their end: of the
 // tallies of one execution the first 50.
 func (t *Tally) Failures() []Failure { return t.failures }
@@ -163,6 +167,7 @@ func (t *Tally) event(e Event) {
 		return
 	}
 	if e.Action == Failed {
+		t.failing = true
 		t.fail(e.Test)
 	}
 	if s.ended() > s.runs {

@@ -153,6 +153,12 @@ func printReceipt(w io.Writer, r receipt.Receipt) error {
 		p.list("skipped", c.SkippedTests)
 		p.list("not run", c.NotRun)
 	}
+	if m := r.Mutants; m != nil {
+		p.add("mutants", "%d killed, %d survived, %d cut short, %d did not compile; of %d statements tests reach %d", m.Killed, m.Survived, m.CutShort, m.NotCompiled, m.Statements, m.Reached)
+		for _, s := range m.Survivors {
+			p.add("survivor", "%s:%d %s", s.Path, s.Line, s.Operator)
+		}
+	}
 	for i, f := range r.Findings {
 		if i == maxShown {
 			p.add("finding", "and %d more", len(r.Findings)-maxShown)

@@ -41,7 +41,8 @@ type outcomeJSON struct {
 	TreeSHA256     string           `json:"tree_sha256"`
 	GitCommit      string           `json:"git_commit"`
 	Strict         bool             `json:"strict"`
-	Tests          *testsJSON       `json:"tests"` // nil: the check has none
+	Tests          *testsJSON       `json:"tests"`   // nil: the check has none
+	Mutants        *receipt.Mutants `json:"mutants"` // nil: the check plants none, or came to none
 	Findings       receipt.Findings `json:"findings"`
 	Failing        []failingJSON    `json:"failing"`
 }
@@ -102,7 +103,7 @@ func asJSON(out verifier.Outcome) outcomeJSON {
 	j := outcomeJSON{
 		CheckID: out.Check.CheckID(), BacksClaim: out.Check.BacksClaim, Classification: string(r.Classification),
 		Receipt: out.Receipt.Seal(), TreeSHA256: r.Inputs.TreeSHA256, GitCommit: r.Inputs.GitCommit, Strict: r.Posture.Strict,
-		Reasons: r.Explained(), Findings: receipt.CountFindings(r.Findings, maxListed), Failing: []failingJSON{},
+		Reasons: r.Explained(), Mutants: r.Mutants, Findings: receipt.CountFindings(r.Findings, maxListed), Failing: []failingJSON{},
 	}
 	if c := r.Census; c != nil {
 		j.Tests = &testsJSON{Discovered: c.Discovered, Run: c.Run, Passed: c.Passed, Failed: c.Failed, Skipped: c.Skipped, SkippedTests: []string{}}
@@ -122,7 +123,7 @@ type note struct {
 	count  int64
 }
 
-// notes are the skipped tests of each check, then the findings by kind. What
+// notes are the skipped tests and surviving mutants of each check, then the findings by kind. What
 // several checks found stands there once, with their names.
 func notes(outcomes []verifier.Outcome) string {
 	var skips, found []note
@@ -138,6 +139,9 @@ func notes(outcomes []verifier.Outcome) string {
 		check, r := out.Check.CheckID(), out.Receipt.Receipt()
 		if c := r.Census; c != nil && c.Skipped > 0 {
 			skips = append(skips, note{[]string{check}, skipped(c), c.Skipped})
+		}
+		if m := r.Mutants; m != nil && m.Survived > 0 {
+			skips = append(skips, note{[]string{check}, survived(m), 1})
 		}
 		findings := receipt.CountFindings(r.Findings, len(r.Findings))
 		left := map[string]int64{}
@@ -173,6 +177,21 @@ func notes(outcomes []verifier.Outcome) string {
 		fmt.Fprintf(&b, "  and %d more; the receipts have all: striatum receipt show SEAL\n", more)
 	}
 	return b.String()
+}
+
+// survived says which mutants no test noticed.
+func survived(m *receipt.Mutants) string {
+	text := fmt.Sprintf("%d of %d mutants survived, in %d statements", m.Survived, m.Killed+m.Survived, m.Statements)
+	for i, s := range m.Survivors {
+		if i == maxNamed {
+			break
+		}
+		text += fmt.Sprintf("%s %s:%d %s", map[bool]string{true: ":", false: ","}[i == 0], s.Path, s.Line, s.Operator)
+	}
+	if more := m.Survived - int64(min(len(m.Survivors), maxNamed)); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 // skipped says how many tests were skipped, and which.

@@ -34,11 +34,15 @@ type runOptions struct {
 	exact     bool
 	commit    string
 	run       string
+	mutants   int
 	wait      time.Duration
 	lane      string
 	tokenFile string
 	output    cli.Output
 }
+
+// maxMutants is what a workflow may ask for too.
+const maxMutants = 1000
 
 func newRun(f *cli.Factory) *cobra.Command {
 	var o runOptions
@@ -48,7 +52,8 @@ func newRun(f *cli.Factory) *cobra.Command {
 		Long: `Run freezes the worktree and runs each named check on the copy: the negative
 control first, then twice. Each check ends in a signed receipt, also when it
 fails or cannot be judged, and its claim is bound to that receipt. After the
-results stand the skipped tests and the findings: what a pass does not speak for.
+results stand the skipped tests, the mutants of the product that no test noticed,
+and the findings: what a pass does not speak for.
 
 With a daemon and a session's token it asks a lane (striatum lane serve), which reads
 the worktree with the caller's rights; so it does with an operator's token and --lane,
@@ -71,6 +76,7 @@ unfilled or unpinned. Of several checks the worst counts: 3, 6, 7, 1, 5, 4.`,
 	fl.BoolVar(&o.exact, "worktree-exact", false, "take the folder itself as the top of the worktree")
 	fl.StringVar(&o.commit, "commit", "", "check the blobs of this revision instead of the files")
 	fl.StringVar(&o.run, "run", "", "the run that the claims belong to (default: none)")
+	fl.IntVar(&o.mutants, "mutants", 0, "plant at least so many mutants of the product in go-test (default: what the check says, else 3)")
 	fl.DurationVar(&o.wait, "wait", 10*time.Minute, "how long to wait for the lane while another process holds it")
 	fl.StringVar(&o.lane, "lane", "", "ask the lane that listens on this `socket` (default: STRIATUM_LANE_SOCKET; for a session "+LaneSocket+")")
 	fl.StringVar(&o.tokenFile, "token-file", "", "file with the operator token (default: STRIATUM_TOKEN_FILE, else no token)")
@@ -98,6 +104,9 @@ func (o *runOptions) execute(ctx context.Context, f *cli.Factory) (err error) {
 	if o.wait < 0 {
 		return problem.New(problem.Usage, "--wait is negative", "", "give a duration such as 10m")
 	}
+	if o.mutants < 0 || o.mutants > maxMutants {
+		return problem.New(problem.Usage, fmt.Sprintf("--mutants is not between 0 and %d", maxMutants), "", "leave it out for what the check says")
+	}
 	top, err := o.top(f)
 	if err != nil {
 		return err
@@ -116,7 +125,7 @@ func (o *runOptions) execute(ctx context.Context, f *cli.Factory) (err error) {
 	b := &binder{service: s.Session, repository: s.repo.ID, run: o.run, top: s.worktree.Path, outputs: outputsDir(s.home), streams: f.Streams, progress: s.progress}
 	outcomes, err := s.lane.Run(ctx, verifier.Request{
 		RepositoryID: s.repo.ID, RunID: o.run, Requester: s.Is.Principal.String(),
-		Root: s.worktree.Path, Commit: o.commit, Wait: o.wait,
+		Root: s.worktree.Path, Commit: o.commit, Wait: o.wait, Mutants: o.mutants,
 		Select: func(tree string) (verifier.Selection, error) {
 			files, err := embedded.PolicyFiles(tree)
 			if err != nil {
