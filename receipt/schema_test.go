@@ -8,6 +8,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"striatum/internal/schemacheck"
 	"striatum/receipt"
 	"striatum/receipt/receipttest"
@@ -98,4 +100,39 @@ func eachChange(t *testing.T, document any, visit func(what string, document any
 		}
 	}
 	walk("", root)
+}
+
+func TestSchemaKnowsMutantsAndTestsThatSeeTheControl(t *testing.T) {
+	facts := receipttest.Facts()
+	seen := receipt.NewList([]string{"example.com/m TestAdd"})
+	facts.Control.Differs = &seen
+	facts.Mutants = &receipt.Mutants{
+		Asked: 3, Statements: 120, Reached: 80, Killed: 2, Survived: 1, CutShort: 1, NotCompiled: 1,
+		Survivors: []receipt.Survivor{{Path: "a/a.go", Line: 7, Operator: "boundary"}},
+	}
+	envelope, sealed := receipttest.Sign(t, facts, receipttest.Key(t, 1))
+	again, err := receipt.Parse(envelope)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(sealed, again); diff != "" || again.Mutants.Survivors[0].Line != 7 || again.Control.Differs.Count != 1 {
+		t.Errorf("parsed again: %+v\n%s", again, diff)
+	}
+	if bad := violations(t, "receipt.v1.json", sealed); len(bad) > 0 {
+		t.Error(bad)
+	}
+	for name, change := range map[string]func(*receipt.Mutants){
+		"more reached than there are":       func(m *receipt.Mutants) { m.Reached = 121 },
+		"mutants without a statement":       func(m *receipt.Mutants) { m.Statements, m.Reached = 0, 0 },
+		"more survivors than survived":      func(m *receipt.Mutants) { m.Survived = 0 },
+		"less than nothing that was killed": func(m *receipt.Mutants) { m.Killed = -1 },
+	} {
+		f := receipttest.Facts()
+		m := *facts.Mutants
+		change(&m)
+		f.Mutants = &m
+		if _, _, err := receipt.Sign(f, receipttest.Key(t, 1)); err == nil {
+			t.Errorf("%s: it was signed", name)
+		}
+	}
 }
