@@ -104,7 +104,7 @@ func TestAKilledCheckIsSealedByTheNextLane(t *testing.T) {
 	warm := open(t)
 	root := testenv.Tree(t, good)
 	warm.receiptOf(t, root, goTest) // the cache layer is there to be copied
-	for _, step := range []string{"compile the tests, and again with planted failures", "negative control", "both runs", "record"} {
+	for _, step := range []string{"compile the tests, and again with planted failures", "negative control", "both runs", "mutants of the product: 0 tried, 0 killed", "record"} {
 		t.Run(step, func(t *testing.T) {
 			home := t.TempDir()
 			if out, err := exec.CommandContext(t.Context(), "cp", "-al", filepath.Join(warm.dir, "cache"), home).CombinedOutput(); err != nil {

@@ -1,6 +1,7 @@
 package gocheck
 
 import (
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -90,4 +91,44 @@ func sortedKeysOrNil(m map[string]bool) []string {
 	}
 	slices.Sort(keys)
 	return keys
+}
+
+// TestMutantsTellWhoTestsTheProduct tries mutants of fixtures on the host, until
+// one is noticed.
+func TestMutantsTellWhoTestsTheProduct(t *testing.T) {
+	for name, noticed := range map[string]bool{
+		"00-helpers-of-main": true, "00-examples": true, "00-namesakes": true,
+		"17-tautology": false, "18-swallowed": false, "36-rewrites-output": false, "06-constraint": false,
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t, unpack(t, "cheats/"+name+".txtar"), Params{})
+			tree := rootFS(t, l.dir).FS()
+			found, err := FindMutants(tree, l.discovery, "seed")
+			if err != nil || len(found.Candidates) == 0 {
+				t.Fatalf("%+v, %v", found, err)
+			}
+			compiled, killed := 0, false
+			for _, m := range found.Candidates {
+				src, err := fs.ReadFile(tree, m.Path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				data, err := m.Apply(src)
+				if err != nil {
+					t.Fatal(err)
+				}
+				c, runs := l.compile([]Planted{{Path: m.Path, Data: data}})
+				if c.Outcome != receipt.Compiled {
+					continue
+				}
+				compiled++
+				if killed = JudgeMutant(l.discovery, runs) == receipt.Fail; killed {
+					break
+				}
+			}
+			if compiled == 0 || killed != noticed {
+				t.Errorf("%d of %d mutants compiled, noticed %t; want %t", compiled, len(found.Candidates), killed, noticed)
+			}
+		})
+	}
 }

@@ -88,10 +88,17 @@ func (l *lab) goCommand(c Command, planted []Planted) (*ToolLog, End) {
 	l.t.Helper()
 	for _, p := range planted {
 		file := filepath.Join(l.dir, p.Path)
+		was, missing := os.ReadFile(file)
 		if err := os.WriteFile(file, p.Data, 0o644); err != nil {
 			l.t.Fatal(err)
 		}
-		defer func() { _ = os.Remove(file) }()
+		defer func() {
+			if missing != nil {
+				_ = os.Remove(file)
+			} else {
+				_ = os.WriteFile(file, was, 0o644)
+			}
+		}()
 	}
 	log := NewToolLog()
 	var stdout, stderr bytes.Buffer
