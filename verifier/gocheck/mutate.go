@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"go/ast"
 	"go/parser"
-	"go/scanner"
 	"go/token"
 	"io/fs"
 	"path"
@@ -71,7 +70,10 @@ type Mutations struct {
 // packages; generated files. Files that do not parse have none. The error is one
 // of reading the tree.
 func FindMutants(tree fs.FS, d Discovery, seed string) (Mutations, error) {
-	f := &mutating{tree: tree, ids: map[string]int32{}, live: map[int32]bool{}}
+	f := &mutating{tree: tree, packages: map[string]string{}, ids: map[string]int32{}, live: map[int32]bool{}}
+	for _, p := range d.Packages {
+		f.packages[p.ImportPath] = p.Name
+	}
 	if err := f.tests(d); err != nil {
 		return Mutations{}, err
 	}
@@ -184,11 +186,12 @@ type ranked struct {
 }
 
 type mutating struct {
-	tree  fs.FS
-	ids   map[string]int32 // of names
-	live  map[int32]bool   // names that tests use, or what they use
-	units []unit
-	found Mutations
+	tree     fs.FS
+	packages map[string]string // names of the check's packages, by import path
+	ids      map[string]int32  // of names
+	live     map[int32]bool    // names that tests use, or what they use
+	units    []unit
+	found    Mutations
 }
 
 func (f *mutating) id(name string) int32 {
@@ -200,10 +203,13 @@ func (f *mutating) id(name string) int32 {
 	return id
 }
 
-// tests notes each name that stands in a test file.
+// tests notes what the test files name. One that does not parse does not compile.
 func (f *mutating) tests(d Discovery) error {
-	f.live[f.id("init")] = true
+	for _, name := range called {
+		f.live[f.id("."+name)] = true
+	}
 	for _, p := range d.Packages {
+		f.live[f.id(p.ImportPath+".init")] = true
 		for _, name := range slices.Concat(p.TestFiles, p.XTestFiles) {
 			src, err := ReadFile(f.tree, path.Join(p.Dir, name), MaxSourceBytes)
 			if TooLarge(err) {
@@ -212,20 +218,73 @@ func (f *mutating) tests(d Discovery) error {
 			if err != nil {
 				return err
 			}
-			var s scanner.Scanner
-			s.Init(token.NewFileSet().AddFile(name, -1, len(src)), src, func(token.Position, string) {}, 0)
-			for {
-				_, tok, lit := s.Scan()
-				if tok == token.EOF {
-					break
-				}
-				if tok == token.IDENT {
-					f.live[f.id(lit)] = true
-				}
+			file, err := parser.ParseFile(token.NewFileSet(), name, src, parser.SkipObjectResolution)
+			if err != nil {
+				continue
 			}
+			n := f.namesOf(file, p.ImportPath)
+			ast.Inspect(file, func(x ast.Node) bool { return n.visit(x, func(key string) { f.live[f.id(key)] = true }) })
 		}
 	}
 	return nil
+}
+
+// called are methods that Go's own packages call by an interface.
+var called = []string{
+	"String", "Error", "Format", "GoString", "Unwrap", "Is", "As", "Len", "Less", "Swap", "Push", "Pop", "Read", "Write", "Close", "Seek",
+	"ReadFrom", "WriteTo", "ServeHTTP", "RoundTrip", "MarshalJSON", "UnmarshalJSON", "MarshalText", "UnmarshalText", "MarshalBinary",
+	"UnmarshalBinary", "Scan", "Value", "Set", "Open", "Stat", "Handle", "Enabled",
+}
+
+// names knows what a name in a file may stand for: "import/path.Name" of what a
+// package declares, ".Name" of a method or field.
+type names struct {
+	importPath string
+	imports    map[string]string // import paths by the names in the file
+	dots       []string          // import paths whose names stand for themselves
+}
+
+func (f *mutating) namesOf(file *ast.File, importPath string) names {
+	n := names{importPath: importPath, imports: map[string]string{}}
+	for _, i := range file.Imports {
+		to, err := strconv.Unquote(i.Path.Value)
+		if err != nil {
+			continue
+		}
+		name := f.packages[to]
+		if name == "" {
+			name = path.Base(to)
+		}
+		if i.Name != nil {
+			name = i.Name.Name
+		}
+		if name == "." {
+			n.dots = append(n.dots, to)
+			continue
+		}
+		n.imports[name] = to
+	}
+	return n
+}
+
+// visit is for ast.Inspect: it hands each name in x to use.
+func (n names) visit(x ast.Node, use func(key string)) bool {
+	switch x := x.(type) {
+	case *ast.ImportSpec:
+		return false
+	case *ast.SelectorExpr:
+		if id, ok := x.X.(*ast.Ident); ok && n.imports[id.Name] != "" {
+			use(n.imports[id.Name] + "." + x.Sel.Name)
+			return false
+		}
+		use("." + x.Sel.Name)
+	case *ast.Ident:
+		use(n.importPath + "." + x.Name)
+		for _, to := range n.dots {
+			use(to + "." + x.Name)
+		}
+	}
+	return true
 }
 
 // reach follows the names that tests use through the units of those names.
@@ -307,11 +366,16 @@ func (f *mutating) file(file, importPath string, src []byte, seed uint64) {
 	if err != nil {
 		return // the compiler says what is wrong
 	}
-	s := &sites{mutating: f, tokens: fset.File(parsed.Pos()), src: src, file: file, importPath: importPath, seed: seed, generated: ast.IsGenerated(parsed)}
+	s := &sites{mutating: f, tokens: fset.File(parsed.Pos()), src: src, file: file, seed: seed, generated: ast.IsGenerated(parsed)}
+	s.names = f.namesOf(parsed, importPath)
 	for _, decl := range parsed.Decls {
 		switch decl := decl.(type) {
 		case *ast.FuncDecl:
-			s.begin(decl.Name.Name)
+			if decl.Recv == nil {
+				s.begin(importPath + "." + decl.Name.Name)
+			} else {
+				s.begin("." + decl.Name.Name)
+			}
 			if decl.Body != nil {
 				s.body(decl.Body, decl.Type.Results)
 			}
@@ -323,20 +387,17 @@ func (f *mutating) file(file, importPath string, src []byte, seed uint64) {
 					continue
 				}
 				for i, name := range values.Names {
-					s.begin(name.Name)
+					s.begin(importPath + "." + name.Name)
 					for _, v := range values.Values {
 						if len(values.Values) == len(values.Names) && v != values.Values[i] {
 							continue
 						}
 						ast.Inspect(v, func(n ast.Node) bool {
-							switch n := n.(type) {
-							case *ast.FuncLit:
-								s.body(n.Body, n.Type.Results)
+							if lit, ok := n.(*ast.FuncLit); ok {
+								s.body(lit.Body, lit.Type.Results)
 								return false
-							case *ast.Ident:
-								s.use(n.Name)
 							}
-							return true
+							return s.visit(n, s.use)
 						})
 					}
 					s.end()
@@ -349,14 +410,14 @@ func (f *mutating) file(file, importPath string, src []byte, seed uint64) {
 // sites collects the sites of one file.
 type sites struct {
 	*mutating
-	tokens     *token.File
-	src        []byte
-	file       string
-	importPath string
-	seed       uint64
-	generated  bool
-	unit       unit
-	used       map[int32]bool
+	names
+	tokens    *token.File
+	src       []byte
+	file      string
+	seed      uint64
+	generated bool
+	unit      unit
+	used      map[int32]bool
 }
 
 func (s *sites) begin(name string) {
@@ -371,7 +432,7 @@ func (s *sites) end() {
 	s.units = append(s.units, s.unit)
 }
 
-func (s *sites) use(name string) { s.used[s.id(name)] = true }
+func (s *sites) use(key string) { s.used[s.id(key)] = true }
 
 // text is the source of n.
 func (s *sites) text(n ast.Node) string {
@@ -443,7 +504,6 @@ func (s *sites) body(body *ast.BlockStmt, results *ast.FieldList) {
 		case *ast.BasicLit:
 			s.literal(n)
 		case *ast.Ident:
-			s.use(n.Name)
 			if n.Name == "true" || n.Name == "false" {
 				s.site(n.Pos(), n.End(), Constant, strconv.FormatBool(n.Name == "false"), false)
 			}
@@ -452,7 +512,7 @@ func (s *sites) body(body *ast.BlockStmt, results *ast.FieldList) {
 		case *ast.ExprStmt:
 			s.call(n)
 		}
-		return true
+		return s.visit(n, s.use)
 	})
 }
 
