@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,32 +34,37 @@ const (
 // mutants plants defects in the product, each in a tree of its own, and runs the
 // tests that have the package in their binary. At least one must be killed: its
 // tests fail. The first ones are run with the tests of their own package, if it
-// has any; if all of those survive, more are tried, with all tests that have
-// their package. One that a limit ends is neither killed nor survives.
-func (r *run) mutants(ctx context.Context, cache string) error {
+// has any; if all of those survive, they and more are tried, with all tests that
+// have their package, and in sight of them, for tests that build the product
+// themselves. One that a limit ends is neither killed nor survives. The unchanged
+// tests, compiled in v, are real.
+func (r *run) mutants(ctx context.Context, cache string, v sandbox.Volume, real []gocheck.Binary) error {
 	r.step("look for mutants of the product")
 	found, sources, err := r.findMutants()
 	if err != nil || found == nil {
 		return err
 	}
 	m := r.body.Mutants
-	for tried, round := 0, 0; tried < len(found); round++ {
-		decided, undecided := m.Killed+m.Survived, m.NotCompiled+m.CutShort
-		need := m.Asked - decided
-		if need <= 0 && m.Killed == 0 {
-			need = maxUnkilled - decided
+	try := func(want int64, inSight bool) error {
+		for tried := 0; tried < len(found); {
+			need := min(want-m.Killed-m.Survived, maxRound)
+			if need <= 0 || inSight && m.Killed > 0 || m.NotCompiled+m.CutShort >= maxUndecided+want {
+				return nil
+			}
+			batch := found[tried:min(len(found), tried+int(need))]
+			r.step(fmt.Sprintf("mutants of the product: %d tried, %d killed", tried, m.Killed))
+			if err := r.tryMutants(ctx, cache, r.trialsOf(batch, sources, inSight, v, real)); err != nil {
+				return err
+			}
+			tried += len(batch)
 		}
-		if need <= 0 || undecided >= maxUndecided+m.Asked {
-			return nil
-		}
-		batch := found[tried:min(int64(len(found)), int64(tried)+min(need, maxRound))]
-		tried += len(batch)
-		r.step(fmt.Sprintf("mutants of the product: %d tried, %d killed", tried-len(batch), m.Killed))
-		if err := r.tryMutants(ctx, cache, batch, sources, decided < m.Asked); err != nil {
-			return err
-		}
+		return nil
 	}
-	return nil
+	if err := try(m.Asked, false); err != nil || m.Killed > 0 || m.Survived == 0 {
+		return err
+	}
+	m.Survived, m.CutShort, m.NotCompiled, m.Survivors = 0, 0, 0, []receipt.Survivor{}
+	return try(max(m.Asked, maxUnkilled), true)
 }
 
 // findMutants notes in the body what can be mutated and returns the candidates,
@@ -101,29 +107,51 @@ func (r *run) findMutants() ([]gocheck.Mutant, map[string][]byte, error) {
 	return found.Candidates, sources, nil
 }
 
-// trialMutant is one mutant on its way.
-type trialMutant struct {
+// mutated is one mutant on its way.
+type mutated struct {
 	gocheck.Mutant
 	tests    gocheck.Discovery // whose packages are those that run
+	source   []byte            // of its file, unchanged
 	volume   sandbox.Volume
 	binaries []gocheck.Binary // none: there is nothing to run
+	// Of one in sight of its tests: those without it, and where they lie.
+	inSight bool
+	real    []gocheck.Binary
+	without sandbox.Volume
+}
+
+// trialsOf are mutants before they are compiled.
+func (r *run) trialsOf(batch []gocheck.Mutant, sources map[string][]byte, inSight bool, v sandbox.Volume, real []gocheck.Binary) []*mutated {
+	trials := make([]*mutated, len(batch))
+	for i, m := range batch {
+		t := &mutated{Mutant: m, tests: r.source.discovery, source: sources[m.Path], inSight: inSight, without: v}
+		t.tests.Packages = t.tests.Testers(m.ImportPath, !inSight)
+		for _, b := range real {
+			if slices.ContainsFunc(t.tests.Packages, func(p gocheck.Package) bool { return p.ImportPath == b.ImportPath }) {
+				t.real = append(t.real, b)
+			}
+		}
+		trials[i] = t
+	}
+	return trials
+}
+
+// file is the mutant's file with these bytes, for a sandbox.
+func (t *mutated) file(data []byte) sandbox.File {
+	return sandbox.File{Path: path.Join(gocheck.WorkDir, t.Path), Mode: 0o644, Data: data}
 }
 
 // tryMutants compiles the tests with each mutant, runs them, and adds to the body
 // what came of it.
-func (r *run) tryMutants(ctx context.Context, cache string, batch []gocheck.Mutant, sources map[string][]byte, near bool) error {
-	trials := make([]*trialMutant, len(batch))
-	for i, m := range batch {
-		tests := r.source.discovery
-		tests.Packages = tests.Testers(m.ImportPath, near)
-		volume, err := r.engine.NewVolume(ctx, testVolumeBytes)
-		if err != nil {
+func (r *run) tryMutants(ctx context.Context, cache string, trials []*mutated) error {
+	for _, t := range trials {
+		var err error
+		if t.volume, err = r.engine.NewVolume(ctx, testVolumeBytes); err != nil {
 			return err
 		}
-		defer r.drop(volume)
-		trials[i] = &trialMutant{Mutant: m, tests: tests, volume: volume}
+		defer r.drop(t.volume)
 	}
-	if err := r.compileMutants(ctx, cache, trials, sources); err != nil {
+	if err := r.compileMutants(ctx, cache, trials); err != nil {
 		return err
 	}
 	ctx, stop := context.WithCancelCause(ctx)
@@ -137,20 +165,22 @@ func (r *run) tryMutants(ctx context.Context, cache string, batch []gocheck.Muta
 		all.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			if err := r.runMutant(ctx, cache, t); err != nil {
+			if err := r.tryMutant(ctx, cache, t); err != nil {
 				stop(err)
 			}
 		})
 	}
 	all.Wait()
+	slices.SortStableFunc(r.body.Mutants.Survivors, func(a, b receipt.Survivor) int {
+		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Operator, b.Operator))
+	})
 	return context.Cause(ctx)
 }
 
 // compileMutants compiles the tests of each mutant, one after the other in one
 // sandbox, so that each takes from the one before what is the same. No code of the
-// repository runs there. The mutated file is there only when they are compiled, so
-// that the folder in which they run is that of a real run.
-func (r *run) compileMutants(ctx context.Context, cache string, trials []*trialMutant, sources map[string][]byte) error {
+// repository runs there.
+func (r *run) compileMutants(ctx context.Context, cache string, trials []*mutated) error {
 	spec := sandbox.Spec{Limits: r.limits, Mounts: r.goMounts(cache)}
 	programs := make([]sandbox.Program, len(trials))
 	logs := make([]*gocheck.ToolLog, len(trials))
@@ -166,12 +196,12 @@ func (r *run) compileMutants(ctx context.Context, cache string, trials []*trialM
 		if err != nil {
 			return err
 		}
-		data, err := t.Apply(sources[t.Path])
+		data, err := t.Apply(t.source)
 		if err != nil {
 			return err
 		}
 		programs[i], logs[i] = r.program(c), gocheck.NewToolLog()
-		programs[i].Files = append(programs[i].Files, sandbox.File{Path: path.Join(gocheck.WorkDir, t.Path), Mode: 0o644, Data: data})
+		programs[i].Files = append(programs[i].Files, t.file(data))
 		for _, p := range t.tests.Packages {
 			programs[i].Collect = append(programs[i].Collect, path.Join(out, collector.RecordName(workPath(p))))
 		}
@@ -224,32 +254,36 @@ func (n noticing) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// runMutant runs the tests of one mutant in a sandbox like that of a run.
-func (r *run) runMutant(ctx context.Context, cache string, t *trialMutant) error {
-	spec := r.runSpec(cache, t.volume)
-	spec.Limits.WallClock = r.mutantTime()
-	boxes, err := r.prepareBoxes(ctx, spec)
+// tryMutant adds one mutant to the body. The mutated file is not there when the tests
+// run, so that their folder is that of a real run, unless it is in sight of them. Then tests
+// that fail for any change of the file, such as one of a comment, have not
+// noticed the defect.
+func (r *run) tryMutant(ctx context.Context, cache string, t *mutated) error {
+	var changed []sandbox.File
+	if t.inSight {
+		data, err := t.Apply(t.source)
+		if err != nil {
+			return err
+		}
+		changed = append(changed, t.file(data))
+	}
+	judged, err := r.runMutant(ctx, cache, t.volume, t.tests, t.binaries, changed)
+	if err == nil && t.inSight && judged == receipt.Fail {
+		harmless := t.file(fmt.Appendf(slices.Clip(t.source), "\n// %.13s\n", r.body.Nonce))
+		var without receipt.Judgement
+		if without, err = r.runMutant(ctx, cache, t.without, t.tests, t.real, []sandbox.File{harmless}); without == receipt.Fail {
+			judged = receipt.Pass
+		} else if without == receipt.Inconclusive {
+			judged = without
+		}
+	}
 	if err != nil {
 		return err
 	}
-	defer discard(boxes)
-	x := newTestRun(t.binaries, nil, 1)
-	res, err := boxes[0].Run(ctx, r.testPrograms(t.binaries), func(i int) (io.Writer, io.Writer) {
-		out, _ := x.sink(i)
-		return noticing{out.(*gocheck.Tally)}, nil
-	})
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m := r.body.Mutants
-	if errors.Is(err, errKilled) {
-		m.Killed++
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	r.mergePosture(res.Posture)
-	switch gocheck.JudgeMutant(t.tests, x.runs(programsOf(res, len(t.binaries)))) {
+	switch judged {
 	case receipt.Fail:
 		m.Killed++
 	case receipt.Pass:
@@ -259,6 +293,37 @@ func (r *run) runMutant(ctx context.Context, cache string, t *trialMutant) error
 		m.CutShort++
 	}
 	return nil
+}
+
+// runMutant runs compiled tests in a sandbox like that of a run, with changed files
+// in it. It ends with the first test that fails.
+func (r *run) runMutant(ctx context.Context, cache string, v sandbox.Volume, tests gocheck.Discovery, binaries []gocheck.Binary, changed []sandbox.File) (receipt.Judgement, error) {
+	spec := r.runSpec(cache, v)
+	spec.Limits.WallClock = r.mutantTime()
+	boxes, err := r.prepareBoxes(ctx, spec)
+	if err != nil {
+		return "", err
+	}
+	defer discard(boxes)
+	programs := r.testPrograms(binaries)
+	for i := range programs {
+		programs[i].Files = changed
+	}
+	x := newTestRun(binaries, nil, 1)
+	res, err := boxes[0].Run(ctx, programs, func(i int) (io.Writer, io.Writer) {
+		_, _ = x.sink(i)
+		return noticing{x.tallies[i]}, nil
+	})
+	if errors.Is(err, errKilled) {
+		return receipt.Fail, nil
+	}
+	if err != nil {
+		return "", err
+	}
+	r.mu.Lock()
+	r.mergePosture(res.Posture)
+	r.mu.Unlock()
+	return gocheck.JudgeMutant(tests, x.runs(programsOf(res, len(binaries)))), nil
 }
 
 // mutantTime is how long the tests of a mutant may take: a multiple of what the
