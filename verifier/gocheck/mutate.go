@@ -197,7 +197,7 @@ type mutating struct {
 func (f *mutating) id(name string) int32 {
 	id, ok := f.ids[name]
 	if !ok {
-		id = int32(len(f.ids)) //nolint:gosec // there are fewer names than bytes of source
+		id = int32(len(f.ids)) // there are fewer names than bytes of source
 		f.ids[strings.Clone(name)] = id
 	}
 	return id

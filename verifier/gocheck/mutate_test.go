@@ -148,7 +148,7 @@ func TestMutantsAreDrawnBySeedReachedCodeFirst(t *testing.T) {
 		t.Errorf("one seed draws twice:\n%s", diff)
 	}
 	first := map[string]bool{}
-	for _, seed := range strings.Split("abcdefghijklmnopqrstuvwxyz", "") {
+	for seed := range strings.SplitSeq("abcdefghijklmnopqrstuvwxyz", "") {
 		all := draw(seed)
 		first[changed(t, tree, all[0])] = true
 		class := func(m Mutant) int {

@@ -181,13 +181,11 @@ func notes(outcomes []verifier.Outcome) string {
 
 // survived says which mutants no test noticed.
 func survived(m *receipt.Mutants) string {
-	text := fmt.Sprintf("%d of %d mutants survived, in %d statements", m.Survived, m.Killed+m.Survived, m.Statements)
-	for i, s := range m.Survivors {
-		if i == maxNamed {
-			break
-		}
-		text += fmt.Sprintf("%s %s:%d %s", map[bool]string{true: ":", false: ","}[i == 0], s.Path, s.Line, s.Operator)
+	var names []string
+	for _, s := range m.Survivors[:min(len(m.Survivors), maxNamed)] {
+		names = append(names, fmt.Sprintf("%s:%d %s", s.Path, s.Line, s.Operator))
 	}
+	text := fmt.Sprintf("%d of %d mutants survived, in %d statements: %s", m.Survived, m.Killed+m.Survived, m.Statements, strings.Join(names, ", "))
 	if more := m.Survived - int64(min(len(m.Survivors), maxNamed)); more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
