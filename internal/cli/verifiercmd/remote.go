@@ -55,6 +55,9 @@ func (o *runOptions) ask(ctx context.Context, f *cli.Factory, top string) (remot
 	case daemon.Local, daemon.Lane:
 		return false, nil
 	}
+	if o.mutants > 0 {
+		return true, problem.New(problem.Usage, "ask a lane for more mutants", "a lane plants as many as the check says", "leave --mutants out, or set `mutants` in the workflow")
+	}
 	named = cmp.Or(named, LaneSocket)
 	if !filepath.IsAbs(named) {
 		return true, problem.New(problem.Usage, fmt.Sprintf("call the lane on %q", named), "that is not an absolute path", "set STRIATUM_LANE_SOCKET, or --lane, to the socket's absolute path")
