@@ -98,7 +98,7 @@ func (s *Server) read(c *call, r *http.Request) ([]byte, error) {
 func (c *call) hangUp() {
 	c.answer.Header().Set("Connection", "close")
 	// An error would mean that the connection is gone.
-	_ = http.NewResponseController(c.answer.ResponseWriter).SetReadDeadline(time.Now().Add(HangUpTimeout))
+	_ = http.NewResponseController(c.answer.ResponseWriter).SetReadDeadline(time.Now().Add(HangUpTimeout)) //nolint:forbidigo // the kernel keeps it
 }
 
 // principal says who makes a call. The package comment has the rules.
