@@ -50,7 +50,7 @@ func ParseSidecar(data []byte) (Sidecar, error) {
 	}
 	for id, a := range s.Attestations {
 		if !workflow.ValidID(id) && !workflow.ToolchainBuiltin(id) || !seal.ValidDigest(a.CheckDigest) || !seal.ValidDigest(a.ClosureSHA256) {
-			return Sidecar{}, fmt.Errorf("read sidecar: %w: /attestations: %q is not an id with two digests", ErrSidecar, id)
+			return Sidecar{}, fmt.Errorf("read sidecar: %w: /attestations: %.80q is not an id with two digests", ErrSidecar, id)
 		}
 	}
 	return s, nil

@@ -166,7 +166,7 @@ func (p Pins) validate() error {
 		return fmt.Errorf("/schema_version: want %q", PinsSchemaVersion)
 	}
 	if !ValidFingerprint(p.HostFingerprint) {
-		return fmt.Errorf("/host_fingerprint: %q is none", p.HostFingerprint)
+		return fmt.Errorf("/host_fingerprint: %.80q is none", p.HostFingerprint)
 	}
 	seen := map[string]bool{}
 	for i, x := range p.Checks {
@@ -174,7 +174,7 @@ func (p Pins) validate() error {
 			return fmt.Errorf("/checks/%d%w", i, err)
 		}
 		if seen[x.ID] {
-			return fmt.Errorf("/checks/%d/id: a second pin of %q", i, x.ID)
+			return fmt.Errorf("/checks/%d/id: a second pin of %.80q", i, x.ID)
 		}
 		seen[x.ID] = true
 	}
@@ -186,7 +186,7 @@ func (p Pin) validate() error {
 	at, err := time.Parse(time.RFC3339Nano, p.ObservedAt)
 	switch {
 	case !workflow.ValidID(p.ID) && !workflow.ToolchainBuiltin(p.ID):
-		return fmt.Errorf("/id: %q is not an id", p.ID)
+		return fmt.Errorf("/id: %.80q is not an id", p.ID)
 	case !seal.ValidDigest(p.CheckDigest):
 		return errors.New("/check_digest: not a digest")
 	case len(p.Argv) == 0:

@@ -25,8 +25,13 @@ func (c *checker) want(ok bool, field, what string, args ...any) {
 // fault notes what is wrong. The methods for single values ask first and call
 // it then, so that a value in order is not boxed for a message.
 func (c *checker) fault(field, what string, args ...any) {
+	const most = 300 // bytes: a value may be long
 	if len(c.errs) < 10 {
-		c.errs = append(c.errs, fmt.Errorf("%s: %s", field, fmt.Sprintf(what, args...)))
+		text := fmt.Sprintf(what, args...)
+		if len(text) > most {
+			text = strings.ToValidUTF8(text[:most], "") + "…"
+		}
+		c.errs = append(c.errs, fmt.Errorf("%s: %s", field, text))
 	}
 }
 
@@ -141,14 +146,43 @@ func validate(r *Receipt) error {
 	c.notes(r)
 	c.posture(r.Posture)
 	c.limits(r.Limits)
-	c.id("lane/lane_id", r.Lane.LaneID)
-	c.id("lane/host_fingerprint", r.Lane.HostFingerprint)
-	c.id("lane/os", r.Lane.OS)
-	c.id("lane/arch", r.Lane.Arch)
+	c.lane(r.Lane)
 	c.time("created_at", r.CreatedAt)
 	if r.Classification.mayPass() {
 		c.complete(r)
 	}
+	return c.err()
+}
+
+// Parts are parts of a receipt that stand in another document of a lane.
+type Parts struct {
+	RepositoryID string
+	Check        Check
+	Inputs       Inputs
+	Controls     []Control
+	Executions   []Execution
+	Incidents    []Incident
+	Posture      Posture
+	Limits       Limits
+	Lane         Lane
+}
+
+// Validate checks the parts as Open checks those of a receipt.
+func (p Parts) Validate() error {
+	c := &checker{}
+	c.id("repository_id", p.RepositoryID)
+	c.check(p.Check)
+	c.inputs(p.Inputs)
+	for _, k := range p.Controls {
+		c.control(&Receipt{Check: p.Check, Control: k})
+	}
+	for _, e := range p.Executions {
+		c.execution("execution", e)
+	}
+	c.notes(&Receipt{Incidents: p.Incidents})
+	c.posture(p.Posture)
+	c.limits(p.Limits)
+	c.lane(p.Lane)
 	return c.err()
 }
 
@@ -158,6 +192,13 @@ func (c *checker) position(epoch string, sequence int64, prev string) {
 	c.want(sequence >= 1, "sequence", "%d is below 1", sequence)
 	c.digest("prev_seal", prev)
 	c.want((sequence == 1) == (prev == FirstPrevSeal), "prev_seal", "64 zeros stand before the first of a chain, and only there")
+}
+
+func (c *checker) lane(l Lane) {
+	c.id("lane/lane_id", l.LaneID)
+	c.id("lane/host_fingerprint", l.HostFingerprint)
+	c.id("lane/os", l.OS)
+	c.id("lane/arch", l.Arch)
 }
 
 // complete checks that a receipt which says that the check passed leaves nothing
@@ -257,7 +298,7 @@ func (c *checker) execution(field string, e Execution) {
 	c.reasons(field+"/reasons", e.Reasons)
 	c.want(e.ExitCode >= -1 && e.ExitCode <= 255, field+"/exit_code", "%d is outside -1 to 255", e.ExitCode)
 	c.want(e.Signal == "" || strings.HasPrefix(e.Signal, "SIG") && validID(e.Signal), field+"/signal", "%q is not a signal", e.Signal)
-	c.want(e.Judgement != Pass || e.ExitCode == 0 && e.Signal == "", field+"/judgement", "passed with exit code %d %s", e.ExitCode, e.Signal)
+	c.want(e.Judgement != Pass || e.ExitCode == 0 && e.Signal == "", field+"/judgement", "passed with exit code %d, signal %q", e.ExitCode, e.Signal)
 	c.maybeDigest(field+"/stdout_sha256", e.StdoutSHA256)
 	c.maybeDigest(field+"/stderr_sha256", e.StderrSHA256)
 	c.maybeDigest(field+"/result_sha256", e.ResultSHA256)

@@ -94,17 +94,17 @@ func Parse(data []byte) ([]Anchor, error) {
 
 func (f file) validate() error {
 	if f.SchemaVersion != SchemaVersion {
-		return fmt.Errorf("/schema_version: %q is not %q", f.SchemaVersion, SchemaVersion)
+		return fmt.Errorf("/schema_version: %.80q is not %q", f.SchemaVersion, SchemaVersion)
 	}
 	seen := map[string]bool{}
 	for i, a := range f.Anchors {
 		switch {
 		case !fs.ValidPath(a.Path) || a.Path == "." || strings.ContainsRune(a.Path, 0):
-			return fmt.Errorf("/anchors/%d/path: %q is not a clean relative path", i, a.Path)
+			return fmt.Errorf("/anchors/%d/path: %.300q is not a clean relative path", i, a.Path)
 		case seen[a.Path]:
-			return fmt.Errorf("/anchors/%d/path: %q is named twice", i, a.Path)
+			return fmt.Errorf("/anchors/%d/path: %.300q is named twice", i, a.Path)
 		case !validDigest(a.SHA256):
-			return fmt.Errorf("/anchors/%d/sha256: %q is not 64 lower-case hex digits", i, a.SHA256)
+			return fmt.Errorf("/anchors/%d/sha256: %.80q is not 64 lower-case hex digits", i, a.SHA256)
 		}
 		seen[a.Path] = true
 	}
@@ -188,7 +188,7 @@ func (p parser) delim(at string, want json.Delim, what string) error {
 		return err
 	}
 	if tok != want {
-		return fmt.Errorf("%s: %.100v where %s is due", at, tok, what)
+		return fmt.Errorf("%s: %.100q where %s is due", at, fmt.Sprint(tok), what)
 	}
 	return nil
 }
@@ -200,7 +200,7 @@ func (p parser) text(at string, out *string) error {
 	}
 	s, ok := tok.(string)
 	if !ok {
-		return fmt.Errorf("%s: %.100v where a string is due", at, tok)
+		return fmt.Errorf("%s: %.100q where a string is due", at, fmt.Sprint(tok))
 	}
 	*out = s
 	return nil

@@ -23,8 +23,12 @@ import (
 // MaxViolations bounds the list that Check returns.
 const MaxViolations = 200
 
+// maxText bounds a pointer and a reason, in bytes: both quote the document.
+const maxText = 300
+
 // Violation is one place of a document that breaks the schema. Pointer is an
-// RFC 6901 JSON pointer; "" is the whole document.
+// RFC 6901 JSON pointer; "" is the whole document. Where it or the reason would
+// have more than 300 bytes, it is cut and ends in "…".
 type Violation struct{ Pointer, Reason string }
 
 // location is the base of the schema's own references. Nothing is fetched
@@ -68,6 +72,9 @@ func Check(schema, document []byte) ([]Violation, error) {
 	}
 	p := message.NewPrinter(language.English)
 	out := collect(nil, invalid, p)
+	for i, v := range out {
+		out[i] = Violation{cut(v.Pointer), cut(v.Reason)}
+	}
 	slices.SortStableFunc(out, func(a, b Violation) int {
 		return strings.Compare(a.Pointer+"\x00"+a.Reason, b.Pointer+"\x00"+b.Reason)
 	})
@@ -97,6 +104,13 @@ func collect(out []Violation, e *jsonschema.ValidationError, p *message.Printer)
 		out = append(out, Violation{at, e.ErrorKind.LocalizedString(p)})
 	}
 	return out
+}
+
+func cut(s string) string {
+	if len(s) <= maxText {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxText], "") + "…"
 }
 
 // Pointer joins reference tokens to an RFC 6901 JSON pointer.

@@ -138,13 +138,13 @@ func Open(envelope []byte, root seal.PublicKey, now time.Time) (File, error) {
 
 func (f File) validate() error {
 	if f.SchemaVersion != SchemaVersion {
-		return fmt.Errorf("schema_version: %q where %q is due", f.SchemaVersion, SchemaVersion)
+		return fmt.Errorf("schema_version: %.80q where %q is due", f.SchemaVersion, SchemaVersion)
 	}
 	if f.Version < 1 {
 		return fmt.Errorf("version: %d is below 1", f.Version)
 	}
 	if _, err := time.Parse(time.RFC3339, f.ExpiresAt); err != nil || !strings.HasSuffix(f.ExpiresAt, "Z") {
-		return fmt.Errorf("expires_at: %q is not a time in RFC 3339 and UTC", f.ExpiresAt)
+		return fmt.Errorf("expires_at: %.80q is not a time in RFC 3339 and UTC", f.ExpiresAt)
 	}
 	if len(f.Keys) > maxKeys {
 		return fmt.Errorf("keys: %d are more than the limit of %d", len(f.Keys), maxKeys)
@@ -174,10 +174,10 @@ func (f File) validate() error {
 
 func (e Entry) validate() error {
 	if e.Role != seal.RoleLane && e.Role != seal.RoleReport {
-		return fmt.Errorf("role: %q is neither lane nor report", e.Role)
+		return fmt.Errorf("role: %.80q is neither lane nor report", e.Role)
 	}
 	if e.Class != seal.ClassShared && e.Class != seal.ClassIsolated {
-		return fmt.Errorf("class: %q is neither shared nor isolated", e.Class)
+		return fmt.Errorf("class: %.80q is neither shared nor isolated", e.Class)
 	}
 	if (e.Role == seal.RoleLane) != (e.LaneID != "") {
 		return errors.New("lane_id: lanes have one, other keys none")
@@ -185,7 +185,7 @@ func (e Entry) validate() error {
 	switch e.Revoked {
 	case NotRevoked, Retired, Compromised:
 	default:
-		return fmt.Errorf("revoked: %q is neither retired nor compromised", e.Revoked)
+		return fmt.Errorf("revoked: %.80q is neither retired nor compromised", e.Revoked)
 	}
 	if e.Since < 0 || e.Revoked == NotRevoked && (e.Since != 0 || len(e.Receipts) > 0) {
 		return errors.New("since, receipts: revoked keys have them")

@@ -5,7 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"strings"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -192,8 +192,8 @@ func (r Rehearsal) validate() error {
 	switch {
 	case r.SchemaVersion != SchemaVersion:
 		return fmt.Errorf("/schema_version: want %q", SchemaVersion)
-	case r.Subject.RepositoryID == "" || strings.Contains(r.Subject.RepositoryID, "\n"):
-		return errors.New("/subject/repository_id: not an id")
+	case r.StriatumSHA256 != "" && !seal.ValidDigest(r.StriatumSHA256):
+		return errors.New("/striatum_sha256: not a digest")
 	case !seal.ValidDigest(r.Subject.CheckDigest) || r.Subject.CheckDigest != r.Check.Digest:
 		return errors.New("/subject/check_digest: not the digest of the check")
 	case r.Subject.ClosureSHA256 != "" && !seal.ValidDigest(r.Subject.ClosureSHA256):
@@ -202,18 +202,30 @@ func (r Rehearsal) validate() error {
 		return errors.New("/runs: of a command that was not observed")
 	case r.Check.ID == "" || r.Check.Kind != receipt.External:
 		return errors.New("/check: not one of the intent")
-	case !seal.ValidDigest(r.TreeSHA256):
-		return errors.New("/tree_sha256: not a digest")
 	case len(r.Runs) > 2, r.Mutations < 0, r.TestFiles < 0:
 		return errors.New("/runs: too many, or a count below zero")
 	case len(r.Controls) > MaxMutations*Repetitions, len(r.Reds) > 2:
 		return errors.New("/controls: too many")
-	case r.Lane.LaneID == "":
-		return errors.New("/lane/lane_id: empty")
 	case err != nil || at.Location() != time.UTC:
 		return errors.New("/rehearsed_at: not an RFC 3339 time in UTC")
 	}
-	return nil
+	return r.parts().Validate()
+}
+
+// parts are what a receipt has too.
+func (r Rehearsal) parts() receipt.Parts {
+	p := receipt.Parts{
+		RepositoryID: r.Subject.RepositoryID,
+		Check:        r.Check, Executions: slices.Clone(r.Runs), Incidents: r.Incidents, Posture: r.Posture, Limits: r.Limits, Lane: r.Lane,
+		Inputs: receipt.Inputs{TreeSHA256: r.TreeSHA256, GitCommit: r.GitCommit, IntentSHA256: r.IntentSHA256, PinsSHA256: r.PinsSHA256},
+	}
+	for _, c := range r.Controls {
+		p.Controls = append(p.Controls, c.Control)
+	}
+	for _, x := range r.Reds {
+		p.Executions = append(p.Executions, x.Execution)
+	}
+	return p
 }
 
 // cut returns r with bounded texts and lists, sharing no list with it.

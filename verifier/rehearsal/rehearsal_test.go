@@ -69,7 +69,10 @@ func TestVerdictFollowsFromTheFacts(t *testing.T) {
 		"no format of tests": {func(r *rehearsal.Rehearsal) {
 			r.Check.Agreement, r.TestFiles, r.Reds = "stdout", 0, r.Reds[:1]
 		}, rehearsal.Graduates, false, ""},
-		"a fixture": {func(r *rehearsal.Rehearsal) { r.Controls[0].Control.Kind = receipt.ControlFixture }, rehearsal.Graduates, false, "control_not_on_subject"},
+		"a fixture": {func(r *rehearsal.Rehearsal) {
+			unmutated := receipttest.Execution(receipt.Pass)
+			r.Controls[0].Control.Kind, r.Controls[0].Control.Baseline = receipt.ControlFixture, &unmutated
+		}, rehearsal.Graduates, false, "control_not_on_subject"},
 		"a red ends without a report": {func(r *rehearsal.Rehearsal) {
 			r.Reds[1].Execution = unreadable
 		}, rehearsal.Graduates, false, ""},
