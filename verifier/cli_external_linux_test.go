@@ -220,7 +220,13 @@ func TestImageFromPinToAttested(t *testing.T) {
 	put(t, c.home, "config.json", `{"schema_version": "striatum.config.v1", "images": ["`+layout.Dir+`"]}`)
 	step(0, "wrote", pin...)
 	step(0, "as they were", pin...)
-	step(0, "verified_eligible", run...)
+	step(0, "GRADUATES", "verifier", "rehearse", "todo")
+	var ran struct{ Checks []struct{ Receipt string } }
+	if err := json.Unmarshal([]byte(step(0, "verified_eligible", append(run, "--output", "json")...)), &ran); err != nil {
+		t.Fatal(err)
+	}
+	byReceipt := slices.Concat(pin, []string{"--from-receipt", ran.Checks[0].Receipt})
+	step(0, "todo has here the bytes of that receipt", byReceipt...)
 	policy := digestIn(t, step(0, "", "policy", "show", "--output", "json"))
 	step(0, "accepted policy", "policy", "accept", "--digest", policy, "--token-file", c.token())
 	read := []string{"gate", "read", "-v"}
@@ -235,6 +241,7 @@ func TestImageFromPinToAttested(t *testing.T) {
 	step(8, "not pinned", run...)
 	step(3, "is no longer part of it", pin...)
 	step(0, "wrote", append(pin, "--force")...)
+	step(3, "this host has other bytes", byReceipt...)
 	step(0, "verified_eligible", run...)
 	step(0, "attestation_missing", read...)
 	intent(hostile)

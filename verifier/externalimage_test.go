@@ -17,7 +17,7 @@ import (
 // toolImage is an image with a shell and a check that no host has.
 func toolImage(t *testing.T, l testenv.Layout, more ...testenv.Entry) (name string) {
 	t.Helper()
-	tool := testenv.File("usr/local/bin/no-todo-in", "#!/bin/sh\nenv >&2\nif grep -q TODO \"$1\"/work.txt; then echo \"todo left\"; exit 1; fi\necho none left\n")
+	tool := testenv.File("usr/local/bin/no-todo-in", "#!/bin/sh\nenv >&2\ntest -e \"$1\"/work.txt || exit 1\nif grep -q TODO \"$1\"/work.txt; then echo \"todo left\"; exit 1; fi\necho none left\n")
 	return "registry.test/tools@" + l.Image(t, testenv.Tar(t, testenv.System(t, "/bin/sh", "/bin/grep", "/usr/bin/env")...), testenv.Tar(t, append(more, tool)...))
 }
 
