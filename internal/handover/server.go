@@ -98,7 +98,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	select {
 	case <-ctx.Done():
 		err = l.Close()
-		_ = <-failed // which is that it was closed
+		<-failed // which is that it was closed
 	case err = <-failed:
 		err = errors.Join(err, l.Close())
 	}
