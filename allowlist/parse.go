@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"striatum/internal/schemacheck"
 	"striatum/seal"
@@ -18,6 +19,8 @@ var intentSchema string
 
 // IntentSchema returns the JSON Schema of an intent.
 func IntentSchema() []byte { return []byte(intentSchema) }
+
+var compiled = sync.OnceValues(func() (*schemacheck.Schema, error) { return schemacheck.Compile(IntentSchema()) })
 
 // Code names a rule that an intent broke.
 type Code string
@@ -88,7 +91,11 @@ func readIntent(data []byte) (Intent, []Finding) {
 	if found := hashes(nil, doc, ""); found != nil {
 		return Intent{}, found
 	}
-	violations, err := schemacheck.Check(IntentSchema(), data)
+	s, err := compiled()
+	var violations []schemacheck.Violation
+	if err == nil {
+		violations, err = s.Check(data)
+	}
 	if err != nil {
 		return Intent{}, []Finding{{Code: Malformed, What: err.Error()}}
 	}

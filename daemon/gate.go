@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
+	"sync"
 
 	"striatum/claim"
 	"striatum/gate"
@@ -127,20 +129,14 @@ func assemble(ctx context.Context, r store.Reader, in *gate.Input, q GateQuery) 
 	if in.Ledger, _, err = ledger(ctx, r, q.RepositoryID, q.RunID); err != nil {
 		return err
 	}
-	opened := map[string]gate.Evidence{} // by seal: each receipt is opened once
+	opened, err := evidence(ctx, r, ring, in.Ledger.Claims())
 	for _, c := range in.Ledger.Claims() {
-		if c.ReceiptRef == "" {
-			continue
+		if e, ok := opened[c.ReceiptRef]; ok {
+			in.Evidence[c.ID] = e
 		}
-		e, ok := opened[c.ReceiptRef]
-		if !ok {
-			e, err = evidence(ctx, r, ring, c.ReceiptRef)
-			opened[c.ReceiptRef] = e
-		}
-		in.Evidence[c.ID] = e
-		if err != nil {
-			return err
-		}
+	}
+	if err != nil {
+		return err
 	}
 	sealed, err := readHistory(ctx, r, ring, in, opened)
 	if err != nil {
@@ -156,37 +152,64 @@ func assemble(ctx context.Context, r store.Reader, in *gate.Input, q GateQuery) 
 	return err
 }
 
-// evidence opens the receipt that a claim names. The error is a failure of the
-// store.
-func evidence(ctx context.Context, r store.Reader, ring seal.Keyring, sealDigest string) (gate.Evidence, error) {
-	row, err := r.Receipt(ctx, sealDigest)
-	if errors.Is(err, store.ErrNotFound) {
-		return gate.Evidence{Problem: gate.Absent}, nil
+// evidence opens the receipts that claims name, each once, by seal. They are read
+// one after the other, and as many are opened at once as there are processors. The
+// error is a failure of the store.
+func evidence(ctx context.Context, r store.Reader, ring seal.Keyring, claims []claim.Claim) (map[string]gate.Evidence, error) {
+	opened := map[string]gate.Evidence{}
+	var (
+		mu    sync.Mutex // guards opened
+		all   sync.WaitGroup
+		slots = make(chan struct{}, runtime.GOMAXPROCS(0))
+	)
+	defer all.Wait()
+	put := func(sealDigest string, e gate.Evidence) {
+		mu.Lock()
+		defer mu.Unlock()
+		opened[sealDigest] = e
 	}
-	if err != nil {
-		return gate.Evidence{Problem: gate.Unavailable}, err
+	seen := map[string]bool{"": true}
+	for _, c := range claims {
+		if seen[c.ReceiptRef] {
+			continue
+		}
+		seen[c.ReceiptRef] = true
+		row, err := r.Receipt(ctx, c.ReceiptRef)
+		if errors.Is(err, store.ErrNotFound) {
+			put(c.ReceiptRef, gate.Evidence{Problem: gate.Absent})
+			continue
+		}
+		var envelope []byte
+		if err == nil {
+			envelope, err = r.Blob(ctx, row.Value.EnvelopeSHA256)
+		}
+		if err != nil {
+			put(c.ReceiptRef, gate.Evidence{Problem: gate.Unavailable})
+			return opened, err
+		}
+		slots <- struct{}{}
+		all.Go(func() {
+			put(c.ReceiptRef, open(envelope, ring, row))
+			<-slots
+		})
 	}
-	return open(ctx, r, ring, row)
+	return opened, nil
 }
 
-// open opens a recorded receipt; the error is as that of evidence.
-func open(ctx context.Context, r store.Reader, ring seal.Keyring, row store.Row[store.Receipt]) (gate.Evidence, error) {
-	envelope, err := r.Blob(ctx, row.Value.EnvelopeSHA256)
-	if err != nil {
-		return gate.Evidence{Problem: gate.Unavailable}, err
-	}
+// open opens a recorded receipt.
+func open(envelope []byte, ring seal.Keyring, row store.Row[store.Receipt]) gate.Evidence {
 	v, err := receipt.Open(envelope, ring)
 	switch {
 	case err == nil && v.Seal() != row.Value.Seal, errors.Is(err, receipt.ErrSealMismatch):
-		return gate.Evidence{Problem: gate.SealMismatch}, nil
+		return gate.Evidence{Problem: gate.SealMismatch}
 	case errors.Is(err, seal.ErrUnknownKey):
-		return gate.Evidence{Problem: gate.UnknownLane}, nil
+		return gate.Evidence{Problem: gate.UnknownLane}
 	case errors.Is(err, seal.ErrBadSignature), errors.Is(err, seal.ErrWrongRole):
-		return gate.Evidence{Problem: gate.SignatureInvalid}, nil
+		return gate.Evidence{Problem: gate.SignatureInvalid}
 	case err != nil:
-		return gate.Evidence{Problem: gate.Unparseable}, nil
+		return gate.Evidence{Problem: gate.Unparseable}
 	}
-	return gate.Evidence{Verified: &v, LogPosition: row.Position}, nil
+	return gate.Evidence{Verified: &v, LogPosition: row.Position}
 }
 
 // number is a place in a lane's chain.
@@ -225,10 +248,11 @@ func readHistory(ctx context.Context, r store.Reader, ring seal.Keyring, in *gat
 		}
 		e, ok := opened[v.Seal]
 		if !ok {
-			var err error
-			if e, err = open(ctx, r, ring, row); err != nil {
+			envelope, err := r.Blob(ctx, row.Value.EnvelopeSHA256)
+			if err != nil {
 				return err
 			}
+			e = open(envelope, ring, row)
 		}
 		if e.Verified == nil {
 			return fmt.Errorf("%w: receipt %s does not open any more", store.ErrCorrupt, v.Seal)

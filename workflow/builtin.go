@@ -3,6 +3,7 @@ package workflow
 import (
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Prefixes of builtin ids. A plain builtin stops at ASSERTED: it shows that
@@ -26,8 +27,8 @@ type Builtin struct {
 	Command string
 }
 
-// builtins lists every builtin, sorted by id.
-func builtins() []Builtin {
+// builtins lists every builtin, sorted by id. Nobody changes the list.
+var builtins = sync.OnceValue(func() []Builtin {
 	build := []string{"dir", "packages", "tags", "go_work", "limits"}
 	test := append([]string{"allow_skips", "mutants"}, build...)
 	goChecks := []Builtin{
@@ -48,7 +49,7 @@ func builtins() []Builtin {
 	}
 	slices.SortFunc(list, func(a, b Builtin) int { return strings.Compare(a.ID, b.ID) })
 	return list
-}
+})
 
 // Builtins returns the ids of all builtins, sorted.
 func Builtins() []string {

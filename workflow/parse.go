@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 
 	"striatum/internal/schemacheck"
 	"striatum/seal"
@@ -18,6 +19,8 @@ var schema string
 
 // Schema returns the JSON Schema of a workflow document.
 func Schema() []byte { return []byte(schema) }
+
+var compiled = sync.OnceValues(func() (*schemacheck.Schema, error) { return schemacheck.Compile(Schema()) })
 
 // InvalidError tells that a document breaks rules. It has at least one finding.
 type InvalidError struct{ Findings []Finding }
@@ -53,7 +56,11 @@ func Read(data []byte) (Workflow, []Finding) {
 	if err := seal.Decode(data, &doc, lim); err != nil {
 		return Workflow{}, []Finding{decodeFinding(err)}
 	}
-	violations, err := schemacheck.Check(Schema(), data)
+	s, err := compiled()
+	var violations []schemacheck.Violation
+	if err == nil {
+		violations, err = s.Check(data)
+	}
 	if err != nil {
 		return Workflow{}, []Finding{{Code: Malformed, What: err.Error()}}
 	}

@@ -41,10 +41,11 @@ func (noLoader) Load(url string) (any, error) {
 	return nil, fmt.Errorf("a schema may not refer to %q", url)
 }
 
-// Check returns the violations of document against schema, at most
-// MaxViolations, ordered by pointer. The error tells of a schema that does not
-// compile or a document that is no JSON at all.
-func Check(schema, document []byte) ([]Violation, error) {
+// Schema is a schema that was compiled. It may be used by several goroutines.
+type Schema struct{ compiled *jsonschema.Schema }
+
+// Compile compiles a schema.
+func Compile(schema []byte) (*Schema, error) {
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(schema))
 	if err != nil {
 		return nil, fmt.Errorf("read schema: %w", err)
@@ -58,11 +59,26 @@ func Check(schema, document []byte) ([]Violation, error) {
 	if err != nil {
 		return nil, fmt.Errorf("compile schema: %w", err)
 	}
+	return &Schema{compiled}, nil
+}
+
+// Check compiles schema for the one document: see Schema.Check.
+func Check(schema, document []byte) ([]Violation, error) {
+	s, err := Compile(schema)
+	if err != nil {
+		return nil, err
+	}
+	return s.Check(document)
+}
+
+// Check returns the violations of document, at most MaxViolations, ordered by
+// pointer. The error tells of a document that is no JSON at all.
+func (s *Schema) Check(document []byte) ([]Violation, error) {
 	inst, err := jsonschema.UnmarshalJSON(bytes.NewReader(document))
 	if err != nil {
 		return nil, fmt.Errorf("read document: %w", err)
 	}
-	err = compiled.Validate(inst)
+	err = s.compiled.Validate(inst)
 	if err == nil {
 		return nil, nil
 	}

@@ -20,7 +20,7 @@ func (s *Store) View(ctx context.Context, fn func(store.Reader) error) (err erro
 		return wrap(err, "begin to read store")
 	}
 	defer func() { err = errors.Join(err, rollback(t)) }()
-	return fn(sqlrows.New(conn{t}, time.Time{}))
+	return fn(sqlrows.New(conn{t, map[string]*sql.Stmt{}}, time.Time{}))
 }
 
 // Update implements store.Store.
@@ -40,7 +40,7 @@ func (s *Store) update(ctx context.Context, fn func(store.Writer) error) (err er
 		return wrap(err, "begin to write store")
 	}
 	defer func() { err = errors.Join(err, rollback(t)) }()
-	if err := fn(sqlrows.New(conn{t}, s.now())); err != nil {
+	if err := fn(sqlrows.New(conn{t, map[string]*sql.Stmt{}}, s.now())); err != nil {
 		return err
 	}
 	return wrap(t.Commit(), "write store")
@@ -55,8 +55,23 @@ func rollback(t *sql.Tx) error {
 	return nil
 }
 
-// conn is a transaction as sqlrows wants it.
-type conn struct{ tx *sql.Tx }
+// conn is a transaction as sqlrows wants it. What it reads by is prepared once, and
+// closed with the transaction.
+type conn struct {
+	tx       *sql.Tx
+	prepared map[string]*sql.Stmt
+}
+
+func (c conn) prepare(ctx context.Context, query string) (*sql.Stmt, error) {
+	if s, ok := c.prepared[query]; ok {
+		return s, nil
+	}
+	s, err := c.tx.PrepareContext(ctx, query)
+	if err == nil {
+		c.prepared[query] = s
+	}
+	return s, err
+}
 
 // Exec implements sqlrows.Conn.
 func (c conn) Exec(ctx context.Context, op, query string, args ...any) error {
@@ -66,12 +81,20 @@ func (c conn) Exec(ctx context.Context, op, query string, args ...any) error {
 
 // One implements sqlrows.Conn.
 func (c conn) One(ctx context.Context, op, query string, args []any, scan func(sqlrows.Scanner) error) error {
-	return wrap(scan(c.tx.QueryRowContext(ctx, query, args...)), op)
+	s, err := c.prepare(ctx, query)
+	if err != nil {
+		return wrap(err, op)
+	}
+	return wrap(scan(s.QueryRowContext(ctx, args...)), op)
 }
 
 // Each implements sqlrows.Conn.
 func (c conn) Each(ctx context.Context, op, query string, args []any, scan func(sqlrows.Scanner) error) (err error) {
-	rows, err := c.tx.QueryContext(ctx, query, args...)
+	s, err := c.prepare(ctx, query)
+	if err != nil {
+		return wrap(err, op)
+	}
+	rows, err := s.QueryContext(ctx, args...)
 	if err != nil {
 		return wrap(err, op)
 	}
