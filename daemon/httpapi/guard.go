@@ -139,15 +139,9 @@ func (s *Server) principal(ctx context.Context, from peer, h http.Header) (daemo
 			return refused("the kernel does not say who calls over TCP, and this store is isolated", "use --socket or STRIATUM_SOCKET")
 		case isolated && (from.uid == 0 || from.uid == s.cfg.UID):
 			return refused(fmt.Sprintf("uid %d could read the store, and this one is isolated", from.uid), "run the session as another user")
-		case from.known && !s.sessions.add(from.uid):
-			return refused("too many users hold sessions' tokens", "start the daemon again")
 		case from.known:
-			first, ok := s.holders.bind(seal.SHA256Hex([]byte(token)), from.uid)
-			if !ok {
-				return refused("too many sessions' tokens were presented", "start the daemon again")
-			}
-			if first != from.uid {
-				return refused("another user presented this session's token before", "mint one for each user; one that was read by another is ended with `striatum token revoke`")
+			if err := s.hold(seal.SHA256Hex([]byte(token)), from.uid, operatorUID); err != nil {
+				return daemon.Principal{}, err
 			}
 		}
 	case daemon.Lane:
@@ -161,6 +155,26 @@ func (s *Server) principal(ctx context.Context, from peer, h http.Header) (daemo
 		p.PeerUID = &from.uid
 	}
 	return p, nil
+}
+
+// hold notes that a user presented a session's token. Of a token that another user
+// presented before only operators' uids are noted, which that takes their rights
+// from: a user who has many uids would fill the set, and keep all others out.
+func (s *Server) hold(token string, uid uint32, operator bool) error {
+	refused := func(why, hint string) error { return problem.New(problem.Refused, "check who calls", why, hint) }
+	first, ok := s.holders.bind(token, uid)
+	switch {
+	case !ok:
+		return refused("too many sessions' tokens were presented", "start the daemon again")
+	case first != uid:
+		if operator {
+			s.sessions.add(uid)
+		}
+		return refused("another user presented this session's token before", "mint one for each user; one that was read by another is ended with `striatum token revoke`")
+	case !s.sessions.add(uid):
+		return refused("too many users hold sessions' tokens", "start the daemon again")
+	}
+	return nil
 }
 
 // bearer returns the token of a header, "" where there is none.
