@@ -221,7 +221,8 @@ func requestInfo(ctx context.Context, r store.Reader, row store.Row[store.CheckR
 }
 
 // TakeRequest gives a waiting request to the lane that asks, for the process of the
-// user uid that called it. It is given once.
+// user uid that called it. It is given once, and not where the token that asked for it
+// was revoked since.
 func (s *Service) TakeRequest(ctx context.Context, p Principal, id string, uid uint32) (info RequestInfo, err error) {
 	const what = "take the request for checks"
 	if err := p.mustBe(what, Lane); err != nil {
@@ -245,6 +246,11 @@ func (s *Service) TakeRequest(ctx context.Context, p Principal, id string, uid u
 		case info.State != RequestWaiting:
 			return refused("it is " + info.State)
 		}
+		if revoked, err := s.allRevoked(ctx, w, info.By); err != nil {
+			return err
+		} else if revoked {
+			return refused("the token that asked for it was revoked")
+		}
 		info.State, info.LaneID = RequestTaken, p.Name
 		_, err = w.AddCheckRequestTaken(ctx, store.CheckRequestTaken{ID: id, LaneID: p.Name})
 		return err
@@ -253,6 +259,23 @@ func (s *Service) TakeRequest(ctx context.Context, p Principal, id string, uid u
 		return RequestInfo{}, err
 	}
 	return info, nil
+}
+
+// allRevoked reports whether every token of the principal that by names was revoked;
+// false where the store has none.
+func (s *Service) allRevoked(ctx context.Context, r store.Reader, by string) (bool, error) {
+	all, err := s.tokens(ctx, r)
+	revoked := false
+	for _, t := range all {
+		if (Principal{Kind: tokenKind(t.Kind), Name: t.Name}).String() != by {
+			continue
+		}
+		if !t.Revoked {
+			return false, err
+		}
+		revoked = true
+	}
+	return revoked, err
 }
 
 // EndRequest says what became of a request that the lane took. The receipts that it

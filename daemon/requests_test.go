@@ -138,6 +138,23 @@ func TestWhatALaneLeftIsAbandoned(t *testing.T) {
 	d.refused(problem.Refused, "was revoked", func() error { _, err := d.TakeRequest(d.Context(), laneOne, last.ID, 7); return err })
 }
 
+func TestARequestEndsWithTheTokenThatAskedForIt(t *testing.T) {
+	d := newDesk(t).enrol()
+	_, info := d.give(sessionSpec())
+	_, other := d.give(sessionSpec())
+	asks := func(info daemon.TokenInfo) string {
+		p := daemon.Principal{Kind: daemon.Session, Name: info.ID, RepositoryID: repoID, RunID: runID}
+		r, err := d.RequestChecks(d.Context(), over(p, 7), daemon.CheckAsk{RepositoryID: repoID, RunID: runID})
+		d.must(err)
+		return r.ID
+	}
+	id, kept := asks(info), asks(other)
+	_, err := d.RevokeToken(d.Context(), operator(), info.ID)
+	d.must(err)
+	d.refused(problem.Refused, "token that asked for it was revoked", func() error { _, err := d.TakeRequest(d.Context(), laneOne, id, 7); return err })
+	d.take(kept)
+}
+
 func TestWhatIsNoRequestIsRefused(t *testing.T) {
 	d := newDesk(t).enrol()
 	many := make([]string, daemon.MaxRequestChecks+1)
