@@ -27,6 +27,7 @@ const (
 	StopTimeout      = 30 * time.Second // for what runs when the server is stopped
 	maxHeldBytes     = 32 << 20         // of results that a client did not read yet
 	maxText          = 1 << 10          // of a step
+	acceptPause      = 100 * time.Millisecond
 )
 
 // MaxMessageBytes bounds one line that a client reads.

@@ -73,6 +73,9 @@ func (j *job) Run(ctx context.Context, tell func(Message)) (End, error) {
 	for i := range 1000 {
 		tell(Message{Step: &Step{CheckID: j.id, Text: fmt.Sprint("step ", i)}})
 	}
+	if j.id == "a job's fault" {
+		panic(j.id)
+	}
 	j.b.began <- j.id
 	select {
 	case <-j.b.gate(j.id):
@@ -108,6 +111,9 @@ func newBench(t *testing.T) *bench {
 		if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR || id == "" {
 			return nil, errors.Join(problem.New(problem.Refused, "take it", "that is no folder", ""), unix.Close(fd))
 		}
+		if id == "a fault" {
+			panic(errors.Join(errors.New(id), unix.Close(fd)))
+		}
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.fds++
@@ -119,7 +125,7 @@ func newBench(t *testing.T) *bench {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	b.stop = stop
-	go func() { b.ended <- s.Serve(ctx, l) }()
+	go func() { b.ended <- s.Serve(ctx, &exhausted{Listener: l}) }()
 	t.Cleanup(func() {
 		stop()
 		for _, err := range []error{<-b.ended, os.RemoveAll(dir)} {
@@ -132,6 +138,20 @@ func newBench(t *testing.T) *bench {
 		}
 	})
 	return b
+}
+
+// exhausted is a listener that has no descriptor left at first.
+type exhausted struct {
+	net.Listener
+	once sync.Once
+}
+
+func (l *exhausted) Accept() (c net.Conn, err error) {
+	l.once.Do(func() { err = os.NewSyscallError("accept4", unix.EMFILE) })
+	if err != nil {
+		return nil, err
+	}
+	return l.Listener.Accept()
 }
 
 // offer asks for the work with that id.
@@ -235,6 +255,28 @@ func TestHangingUpEndsTheWork(t *testing.T) {
 	running.Cancel()
 	if end, seals := b.end(running); end.Problem == nil || len(seals) != 1 || seals[0] != "aborted" {
 		t.Errorf("got %+v, %v", end, seals)
+	}
+}
+
+func TestAFaultEndsTheRequestThatBroughtItAboutAlone(t *testing.T) {
+	b := newBench(t)
+	for range MaxQueueOf + 1 { // none of them keeps a place
+		for _, id := range []string{"a fault", "a job's fault"} {
+			if end, _ := b.end(b.offer(id)); end.Problem == nil || end.Problem.Kind != "internal" {
+				t.Errorf("%s: got %+v", id, end.Problem)
+			}
+		}
+	}
+	next := b.offer("next")
+	<-b.began
+	close(b.gate("next"))
+	if end, seals := b.end(next); end.Problem != nil || len(seals) != 1 {
+		t.Errorf("got %+v, %v", end.Problem, seals)
+	}
+	b.log.mu.Lock()
+	defer b.log.mu.Unlock()
+	if !strings.Contains(b.log.String(), `"panic":"a job's fault"`) {
+		t.Error("the log does not have it")
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"syscall"
@@ -74,6 +75,10 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	go func() {
 		for {
 			c, err := l.Accept()
+			if passes(err) {
+				time.Sleep(acceptPause)
+				continue
+			}
 			if err != nil {
 				failed <- err
 				return
@@ -114,6 +119,12 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		err = errors.Join(err, problem.New(problem.Indeterminate, "stop the lane", fmt.Sprintf("what ran did not end within %s", StopTimeout), "the next start seals it as aborted"))
 	}
 	return err
+}
+
+// passes reports whether accepting may go well again: the process or the system has
+// no descriptor or memory left for the moment.
+func passes(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOBUFS) || errors.Is(err, syscall.ENOMEM)
 }
 
 func (s *Server) connect(uid uint32) bool {
@@ -197,7 +208,11 @@ func (s *Server) admit(ctx context.Context, c *net.UnixConn, from unixsocket.Pee
 	}
 	admitting, cancel := context.WithTimeout(ctx, AdmitTimeout)
 	defer cancel()
-	job, err := s.cfg.Admit(admitting, offer.RequestID, fd, from)
+	var job Job
+	err = s.contain(ctx, func() (err error) {
+		job, err = s.cfg.Admit(admitting, offer.RequestID, fd, from)
+		return err
+	})
 	if err != nil {
 		s.release(from.UID)
 		return nil, err
@@ -293,10 +308,26 @@ func (s *Server) work(ctx context.Context) {
 			}
 			continue
 		}
-		end, err := e.job.Run(e.ctx, e.out.add)
+		var end End
+		err := s.contain(ctx, func() (err error) {
+			end, err = e.job.Run(e.ctx, e.out.add)
+			return err
+		})
 		e.out.add(ended(end, err))
 		close(e.done)
 	}
+}
+
+// contain calls f, whose panic is an error of the one client that brought it about,
+// and goes to the log.
+func (s *Server) contain(ctx context.Context, f func() error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			s.cfg.Log.ErrorContext(ctx, "fault", slog.String("panic", fmt.Sprint(v)), slog.String("stack", string(debug.Stack())))
+			err = problem.New(problem.Internal, "run the checks", "a fault of the lane", "its log has it")
+		}
+	}()
+	return f()
 }
 
 // ended is the last message.
