@@ -290,8 +290,13 @@ func (a *asked) confirm(ctx context.Context) error {
 	for _, o := range a.outcomes {
 		shown = append(shown, o.Receipt.Seal())
 	}
-	if state.State != daemon.RequestDone || !slices.Equal(state.Seals, shown) {
+	if state.State != daemon.RequestDone || !slices.Equal(state.Seals, shown) || len(shown) == 0 {
 		return problem.New(problem.Indeterminate, "run the checks", fmt.Sprintf("the lane says it is done, and the daemon %s", describe(state)), "")
+	}
+	for _, id := range a.o.checks {
+		if !slices.ContainsFunc(a.outcomes, func(o verifier.Outcome) bool { return o.Check.CheckID() == id }) {
+			return problem.New(problem.Indeterminate, "run the checks", fmt.Sprintf("the lane says it is done, and has no receipt of the check %q", id), "")
+		}
 	}
 	return nil
 }

@@ -23,6 +23,7 @@ import (
 	"striatum/internal/filelock"
 	"striatum/internal/handover"
 	"striatum/internal/problem"
+	"striatum/internal/reach"
 	"striatum/internal/unixsocket"
 	"striatum/internal/worktree"
 	"striatum/verifier"
@@ -76,6 +77,9 @@ func (o *serveOptions) serve(ctx context.Context, f *cli.Factory) (err error) {
 	case os.Geteuid() != 0:
 		return problem.New(problem.Missing, what, "only root takes a caller's rights", "run it as root")
 	}
+	if err := socketFolder(o.listen); err != nil {
+		return problem.Wrap(problem.Refused, err, what, "let the socket lie in a folder of root's, such as "+filepath.Dir(LaneSocket))
+	}
 	s := &served{f: f, log: slog.New(slog.NewJSONHandler(f.Streams.Err, nil)), unsaid: map[string]daemon.RequestEnd{}}
 	if s.Session, err = service.Open(ctx, f, o.tokenFile); err != nil {
 		return err
@@ -108,6 +112,16 @@ func (o *serveOptions) serve(ctx context.Context, f *cli.Factory) (err error) {
 	err = handover.New(handover.Config{Admit: s.admit, Log: s.log}).Serve(ctx, l)
 	s.log.InfoContext(ctx, "stopped")
 	return err
+}
+
+// socketFolder returns why others than root could put something into the place of a
+// socket, whose mode and group root sets by its path.
+func socketFolder(socket string) error {
+	dir, err := filepath.EvalSymlinks(filepath.Dir(socket))
+	if err != nil {
+		return err
+	}
+	return reach.RootOnly(dir)
 }
 
 // served is a lane that works for others.
@@ -165,6 +179,9 @@ func (s *served) admit(ctx context.Context, id string, fd int, from unixsocket.P
 	}
 	s.tell(ctx)
 	if j.request, err = s.TakeRequest(ctx, id, from.UID); err != nil {
+		if unsure(err) {
+			s.note(id, daemon.RequestEnd{Outcome: daemon.RequestAbandoned, Why: "the lane does not know whether it took it"})
+		}
 		return nil, err
 	}
 	s.log.InfoContext(ctx, "took", slog.String("request", j.request.ID), slog.String("by", j.request.By), slog.Int64("uid", j.request.UID))
@@ -189,10 +206,20 @@ func place(dir *beneath.Dir) (daemon.Worktree, error) {
 // end tells the daemon what became of a request; what it cannot be told now is told
 // with the next request, or is abandoned by the next start.
 func (s *served) end(ctx context.Context, id string, end daemon.RequestEnd) {
-	s.mu.Lock()
-	s.unsaid[id] = end
-	s.mu.Unlock()
+	s.note(id, end)
 	s.tell(ctx)
+}
+
+func (s *served) note(id string, end daemon.RequestEnd) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unsaid[id] = end
+}
+
+// unsure reports whether an error leaves open what the daemon did.
+func unsure(err error) bool {
+	p := problem.Of(err)
+	return p != nil && (p.Kind == problem.Missing || p.Kind == problem.Indeterminate || p.Kind == problem.Internal)
 }
 
 func (s *served) tell(ctx context.Context) {
@@ -202,13 +229,12 @@ func (s *served) tell(ctx context.Context) {
 	defer cancel()
 	for id, end := range s.unsaid {
 		err := s.EndRequest(ctx, id, end)
-		p := problem.Of(err)
-		if p != nil && (p.Kind == problem.Missing || p.Kind == problem.Indeterminate) && len(s.unsaid) <= daemon.MaxOpenRequests {
+		if unsure(err) && len(s.unsaid) <= daemon.MaxOpenRequests {
 			s.log.WarnContext(ctx, "the daemon was not told how a request ended", slog.String("request", id), slog.String("why", err.Error()))
 			return
 		}
 		attrs := []any{slog.String("request", id), slog.String("outcome", end.Outcome), slog.String("why", end.Why)}
-		if p != nil {
+		if err != nil {
 			attrs = append(attrs, slog.String("refused", err.Error()))
 		}
 		s.log.InfoContext(ctx, "ended", attrs...)
@@ -242,9 +268,13 @@ func (j *job) Drop(ctx context.Context) {
 func (j *job) Run(ctx context.Context, tell func(handover.Message)) (end handover.End, err error) {
 	defer j.close()
 	var seals []string
+	returned := false
 	defer func() {
 		out := daemon.RequestEnd{Outcome: daemon.RequestDone, Seals: seals}
-		if err != nil {
+		switch {
+		case !returned:
+			out.Outcome, out.Why = daemon.RequestFailed, "a fault of the lane"
+		case err != nil:
 			out.Outcome, out.Why = daemon.RequestFailed, reason(err)
 			if ctx.Err() != nil {
 				out.Outcome = daemon.RequestCancelled
@@ -252,6 +282,13 @@ func (j *job) Run(ctx context.Context, tell func(handover.Message)) (end handove
 		}
 		j.end(ctx, j.request.ID, out)
 	}()
+	end, err = j.run(ctx, tell, &seals)
+	returned = true
+	return end, err
+}
+
+// run runs the checks, and notes the seals of their receipts.
+func (j *job) run(ctx context.Context, tell func(handover.Message), seals *[]string) (end handover.End, err error) {
 	step := func(check, text string) {
 		tell(handover.Message{Step: &handover.Step{CheckID: check, Text: text}})
 	}
@@ -292,7 +329,7 @@ func (j *job) Run(ctx context.Context, tell func(handover.Message)) (end handove
 			}, j.fingerprint)
 		},
 		Concluded: func(ctx context.Context, o verifier.Outcome) error {
-			seals = append(seals, o.Receipt.Seal())
+			*seals = append(*seals, o.Receipt.Seal())
 			ledger, err := bind(ctx, j.Session, j.request.RepositoryID, j.request.RunID, declared, o)
 			if err != nil {
 				return err

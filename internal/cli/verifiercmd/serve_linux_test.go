@@ -17,7 +17,9 @@ import (
 
 	"striatum/daemon"
 	"striatum/daemon/httpapi"
+	"striatum/internal/beneath"
 	"striatum/internal/cli"
+	"striatum/internal/cli/service"
 	"striatum/internal/execban"
 	"striatum/internal/handover"
 	"striatum/internal/home"
@@ -271,6 +273,49 @@ func TestALaneIsServedByOneProcessWhichEndsWhatAnotherLeft(t *testing.T) {
 	_, err = handover.Dial(t.Context(), h.lane)
 	if p := problem.Of(err); p == nil || p.Kind != problem.Missing {
 		t.Errorf("no lane: got %v, want kind Missing", err)
+	}
+}
+
+func TestAJobThatPanicsIsNotDone(t *testing.T) {
+	h := newHall(t)
+	id := h.request(0)
+	info, err := h.TakeRequest(t.Context(), daemon.Principal{Kind: daemon.Lane, Name: "lane-1"}, id, 0)
+	h.must(err)
+	f := &cli.Factory{Getenv: func(name string) string { return h.env[name] }, Now: time.Now, Rand: rand.Reader}
+	s := &served{f: f, log: slog.New(slog.DiscardHandler), unsaid: map[string]daemon.RequestEnd{}}
+	s.Session, err = service.Open(t.Context(), f, "")
+	h.must(err)
+	defer func() { h.must(s.Close()) }()
+	h.must(s.openHome(t.Context(), f))
+	opener, err := beneath.NewOpener(beneath.Caller{})
+	h.must(err)
+	dir, err := beneath.Open(h.tree)
+	h.must(err)
+	j := &job{served: s, opener: opener, dir: dir, worktree: daemon.Worktree{Path: h.tree}, request: info}
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("it did not panic")
+			}
+		}()
+		_, _ = j.Run(t.Context(), func(handover.Message) { panic("a fault") })
+	}()
+	if got := h.state(id); got.State != daemon.RequestFailed || got.Why == "" {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestALaneListensOnlyWhereNobodyElseWrites(t *testing.T) {
+	h := newHall(t)
+	dir := filepath.Join(h.dir, "open")
+	h.must(os.Mkdir(dir, 0o755))
+	h.must(os.Chown(dir, 54321, 0))
+	f := &cli.Factory{Streams: cli.Streams{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard}, Getenv: func(name string) string { return h.env[name] }, Getwd: os.Getwd, Now: time.Now, Rand: rand.Reader}
+	cmd := NewServe(f)
+	cmd.SetArgs([]string{"--listen", filepath.Join(dir, "lane")})
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	if p := problem.Of(cmd.ExecuteContext(t.Context())); p == nil || p.Kind != problem.Refused || !strings.Contains(p.Why, "not owned by root") {
+		t.Errorf("got %v", p)
 	}
 }
 
