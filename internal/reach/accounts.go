@@ -21,10 +21,14 @@ const (
 type User struct {
 	Name string
 	UID  uint32
-	// identities are what its processes have: as it logs in, and as those that run.
+	// names are all that /etc/passwd has for its uid.
+	names []string
+	// identities are what its processes have: as each of its names logs in, and as
+	// those that run.
 	identities []identity
 	root       []string // groups that amount to root
 	groups     []string // names of all groups
+	capable    []string // what processes have capabilities
 }
 
 // identity is what the kernel judges a thread by.
@@ -44,11 +48,20 @@ type Accounts struct {
 	users     map[string]identity // without groups
 	groups    []group
 	processes map[uint32][]identity
+	capable   map[uint32][]string // processes of a uid that have capabilities
 }
+
+// harmless are the capabilities that lead to no file and no process of others:
+// net_bind_service, net_broadcast, net_raw, ipc_lock, sys_nice, wake_alarm and
+// block_suspend.
+const harmless = 1<<10 | 1<<11 | 1<<13 | 1<<14 | 1<<23 | 1<<35 | 1<<36
+
+// maxCapable is how many processes with capabilities are named for one uid.
+const maxCapable = 3
 
 // ReadAccounts reads /etc/passwd, /etc/group and what the processes run as.
 func ReadAccounts() (Accounts, error) {
-	a := Accounts{users: map[string]identity{}, processes: map[uint32][]identity{}}
+	a := Accounts{users: map[string]identity{}, processes: map[uint32][]identity{}, capable: map[uint32][]string{}}
 	err := lines("/etc/passwd", 7, func(f []string) {
 		uid, uerr := number(f[2])
 		gid, gerr := number(f[3])
@@ -61,7 +74,8 @@ func ReadAccounts() (Accounts, error) {
 	}
 	err = lines("/etc/group", 4, func(f []string) {
 		if gid, err := number(f[2]); err == nil {
-			a.groups = append(a.groups, group{f[0], gid, strings.FieldsFunc(f[3], func(r rune) bool { return r == ',' })})
+			members := strings.FieldsFunc(f[3], func(r rune) bool { return r == ',' || r == ' ' || r == '\t' })
+			a.groups = append(a.groups, group{f[0], gid, members})
 		}
 	})
 	if err != nil {
@@ -108,6 +122,10 @@ func (a *Accounts) readProcesses() error {
 	if err != nil {
 		return err
 	}
+	ours, err := os.Readlink("/proc/self/ns/user")
+	if err != nil {
+		return err
+	}
 	for _, e := range entries {
 		if _, err := strconv.Atoi(e.Name()); err != nil {
 			continue
@@ -116,10 +134,20 @@ func (a *Accounts) readProcesses() error {
 		if err != nil {
 			continue
 		}
-		uids, id := process(string(data))
+		uids, id, capabilities := process(string(data))
+		if capabilities&^harmless != 0 {
+			// In a user namespace of its own a process has power over that alone.
+			theirs, err := os.Readlink("/proc/" + e.Name() + "/ns/user")
+			if err != nil || theirs != ours {
+				capabilities = 0
+			}
+		}
 		for _, uid := range uids {
 			id.uid = uid
 			known := a.processes[uid]
+			if capabilities&^harmless != 0 && len(a.capable[uid]) < maxCapable {
+				a.capable[uid] = append(a.capable[uid], fmt.Sprintf("process %s has the capabilities %#x", e.Name(), capabilities))
+			}
 			if uid != 0 && len(known) < maxIdentities && !slices.ContainsFunc(known, id.equal) {
 				a.processes[uid] = append(known, id)
 			}
@@ -128,10 +156,18 @@ func (a *Accounts) readProcesses() error {
 	return nil
 }
 
-// process reads the uids of a process, and the rest of its identity.
-func process(status string) (uids []uint32, id identity) {
+// process reads the uids of a process, the rest of its identity, and the
+// capabilities that it may use.
+func process(status string) (uids []uint32, id identity, capabilities uint64) {
 	for line := range strings.Lines(status) {
 		key, rest, _ := strings.Cut(line, ":")
+		if key == "CapPrm" {
+			var err error
+			if capabilities, err = strconv.ParseUint(strings.TrimSpace(rest), 16, 64); err != nil {
+				capabilities = ^uint64(0)
+			}
+			continue
+		}
 		var all []uint32
 		if key != "Uid" && key != "Gid" && key != "Groups" {
 			continue
@@ -154,7 +190,7 @@ func process(status string) (uids []uint32, id identity) {
 	}
 	slices.Sort(id.groups)
 	id.groups = slices.Compact(id.groups)
-	return uids, id
+	return uids, id, capabilities
 }
 
 func (id identity) equal(o identity) bool {
@@ -172,15 +208,22 @@ func (a Accounts) User(nameOrUID string) (User, bool) {
 			return User{}, false
 		}
 		u.UID = uid
-		for name, id := range a.users {
-			if id.uid == uid && (!named || name < u.Name) {
-				u.Name, login, named = name, id, true
-			}
+	}
+	for name, id := range a.users { // several names may have one uid, and other groups
+		if id.uid == u.UID {
+			u.names = append(u.names, name)
 		}
 	}
-	if named {
-		u.identities = append(u.identities, a.login(u.Name, login))
+	slices.Sort(u.names)
+	if !named && len(u.names) > 0 {
+		u.Name = u.names[0]
 	}
+	for _, name := range u.names {
+		if id := a.login(name, a.users[name]); !slices.ContainsFunc(u.identities, id.equal) {
+			u.identities = append(u.identities, id)
+		}
+	}
+	u.capable = a.capable[u.UID]
 	for _, id := range a.processes[u.UID] {
 		if !slices.ContainsFunc(u.identities, id.equal) {
 			u.identities = append(u.identities, id)

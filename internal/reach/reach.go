@@ -22,6 +22,7 @@ const (
 	SecretReadable  = "secret_readable"
 	PathWritable    = "path_writable"
 	EngineReachable = "engine_reachable"
+	HasCapabilities = "has_capabilities"
 	EnrolledShared  = "enrolled_shared"
 	StoreShared     = "store_shared"
 	NoUserKnown     = "no_user_known"
@@ -33,7 +34,7 @@ const (
 // Codes are all codes.
 var Codes = []string{
 	UserIsRoot, SameUser, GroupGivesRoot, NamedInSudoers, SecretReadable, PathWritable, EngineReachable,
-	EnrolledShared, StoreShared, NoUserKnown, UserUnknown, NotTried, SudoersUnread,
+	HasCapabilities, EnrolledShared, StoreShared, NoUserKnown, UserUnknown, NotTried, SudoersUnread,
 }
 
 // Finding is one thing that a user reaches, or that could not be told of it. User is
@@ -49,7 +50,7 @@ type Finding struct {
 func (f Finding) Untold() bool {
 	switch f.Code {
 	case UserIsRoot, SameUser, GroupGivesRoot, NamedInSudoers, SecretReadable, PathWritable, EngineReachable,
-		EnrolledShared, StoreShared:
+		HasCapabilities, EnrolledShared, StoreShared:
 		return false
 	}
 	return true
@@ -72,8 +73,19 @@ type Targets struct {
 // rootGroups are groups whose members can become root, or read and write what only
 // root may.
 var rootGroups = []string{
-	"root", "sudo", "wheel", "admin", "docker", "containerd", "lxd", "incus", "libvirt", "disk", "kmem", "shadow",
+	"root", "sudo", "wheel", "admin", "docker", "containerd", "lxd", "incus", "incus-admin", "microk8s", "libvirt", "disk", "kmem", "shadow",
 }
+
+// RootFiles are files and folders of the host that whoever writes to them becomes
+// root by.
+var RootFiles = []string{
+	"/etc/passwd", "/etc/group", "/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/etc/sudoers-rs", "/etc/sudoers.d", "/etc/doas.conf", "/etc/pam.d",
+	"/etc/crontab", "/etc/cron.d", "/etc/ld.so.preload", "/etc/ld.so.conf.d", "/etc/profile.d", "/etc/ssh", "/root/.ssh/authorized_keys", "/root/.profile", "/root/.bashrc",
+	"/etc/systemd/system", "/usr/lib/systemd/system", "/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/usr/lib",
+}
+
+// engineNames are the last parts of the paths of engines' sockets.
+var engineNames = []string{"containerd.sock", "docker.sock", "podman.sock", "crio.sock", "buildkitd.sock", "unix.socket", "libvirt-sock"}
 
 // EngineSockets are where container engines listen unless they are told otherwise.
 var EngineSockets = []string{

@@ -3,13 +3,16 @@ package reach
 import (
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -227,8 +230,93 @@ ADMINS ALL=(ALL) ALL
 	if _, err := readSudoers(path); err == nil {
 		t.Error("a file that includes itself was read")
 	}
+	rs := filepath.Join(dir, "sudoers-rs")
+	must(t, os.WriteFile(path, nil, 0o600))
+	must(t, os.WriteFile(rs, []byte("dave ALL=(ALL) ALL\n"), 0o600))
+	s, err = readSudoers(path, rs)
+	must(t, err)
+	if got, at := s.of(User{Name: "dave", UID: 1}, nil); got != "dave" || at != rs {
+		t.Errorf("got %q of %s", got, at)
+	}
 	if s, err := readSudoers(filepath.Join(dir, "absent")); err != nil || len(s.names) != 0 {
 		t.Errorf("got %v, %v", s, err)
+	}
+}
+
+// Whoever logs in as one of the names of a uid may do what the others may.
+func TestAUserIsAllTheNamesOfItsUID(t *testing.T) {
+	a := Accounts{
+		users:  map[string]identity{"alice": {uid: 7, gid: 8}, "alias": {uid: 7, gid: 9}},
+		groups: []group{{"docker", 20, []string{"alias"}}, {"ops", 9, nil}},
+	}
+	for _, name := range []string{"alice", "alias", "7"} {
+		u, ok := a.User(name)
+		if !ok || len(u.identities) != 2 || !slices.Equal(u.root, []string{"docker"}) || !slices.Equal(u.names, []string{"alias", "alice"}) {
+			t.Errorf("%s: got %+v, %t", name, u, ok)
+		}
+		s := sudoers{names: map[string]string{"alias": "/etc/sudoers"}}
+		if word, _ := s.of(u, nil); word != "alias" {
+			t.Errorf("%s: sudoers name it as %q", name, word)
+		}
+	}
+}
+
+func TestAProcessWithCapabilitiesIsFound(t *testing.T) {
+	folder(t)
+	command := exec.CommandContext(t.Context(), "sleep", "60")
+	command.SysProcAttr = &syscall.SysProcAttr{
+		Credential: &syscall.Credential{Uid: someUID, Gid: someUID}, AmbientCaps: []uintptr{unix.CAP_DAC_READ_SEARCH, unix.CAP_NET_RAW}, Pdeathsig: syscall.SIGKILL,
+	}
+	must(t, command.Start())
+	defer func() {
+		must(t, command.Process.Kill())
+		_ = command.Wait() // it was killed
+	}()
+	a, err := ReadAccounts()
+	must(t, err)
+	u, ok := a.User(strconv.Itoa(someUID))
+	if !ok || len(u.capable) != 1 || !strings.Contains(u.capable[0], "0x2004") {
+		t.Errorf("got %+v, %t", u, ok)
+	}
+	found, err := Examine([]User{u}, Targets{})
+	must(t, err)
+	if len(found) != 1 || found[0].Code != HasCapabilities || found[0].Untold() {
+		t.Errorf("got %+v", found)
+	}
+}
+
+func TestEnginesAreFoundWhereverRootListens(t *testing.T) {
+	dir := folder(t)
+	var lc net.ListenConfig
+	for _, name := range []string{"docker.sock", "another.sock"} {
+		l, err := lc.Listen(t.Context(), "unix", filepath.Join(dir, name))
+		must(t, err)
+		defer l.Close()
+	}
+	got, err := ListeningEngines()
+	must(t, err)
+	if !slices.Contains(got, filepath.Join(dir, "docker.sock")) || slices.Contains(got, filepath.Join(dir, "another.sock")) {
+		t.Errorf("got %q", got)
+	}
+	if HasACL(filepath.Join(dir, "docker.sock")) {
+		t.Error("it has no access list")
+	}
+}
+
+func TestWhatIsReachedIsNotCut(t *testing.T) {
+	dir := folder(t)
+	open := file(t, filepath.Join(dir, "open"), 0, 0, 0o644)
+	targets := Targets{Secrets: []string{open}, Unknown: []string{"why"}}
+	u := user()
+	u.identities = slices.Repeat([]identity{{uid: someUID, gid: someUID, groups: []uint32{7, 5}}}, maxIdentities) // none can be tried
+	for i := range u.identities {
+		u.identities[i].gid += uint32(i)
+	}
+	u.identities = append(u.identities, identity{uid: someUID, gid: someUID})
+	found, err := Examine([]User{u}, targets)
+	must(t, err)
+	if !slices.ContainsFunc(found, func(f Finding) bool { return f.Code == SecretReadable }) || len(found) != maxFindings+1 {
+		t.Errorf("%d findings: %+v", len(found), found)
 	}
 }
 
@@ -260,8 +348,8 @@ func TestAUserIsWhatItsProcessesAreToo(t *testing.T) {
 	if _, ok := a.User("nobody-of-that-name"); ok {
 		t.Error("a name that no user has was found")
 	}
-	uids, id := process("Name:\tx\nUid:\t7\t7\t7\t7\nGid:\t8\t30\t8\t8\nGroups:\t30 4 \n")
-	if !slices.Equal(uids, []uint32{7}) || id.gid != 8 || !slices.Equal(id.groups, []uint32{4, 30}) {
+	uids, id, capabilities := process("Name:\tx\nUid:\t7\t7\t7\t7\nGid:\t8\t30\t8\t8\nGroups:\t30 4 \nCapInh:\tffff\nCapPrm:\t0000000000000002\nCapEff:\t0\n")
+	if capabilities != 2 || !slices.Equal(uids, []uint32{7}) || id.gid != 8 || !slices.Equal(id.groups, []uint32{4, 30}) {
 		t.Errorf("got %v, %+v", uids, id)
 	}
 	if _, err := ReadAccounts(); err != nil {

@@ -16,7 +16,8 @@ const (
 	maxSudoersDepth = 8
 )
 
-const sudoersPath = "/etc/sudoers"
+// sudoersPaths are where sudo, and sudo-rs before that, reads its rules.
+var sudoersPaths = []string{"/etc/sudoers", "/etc/sudoers-rs"}
 
 // sudoers are the words that sudo's configuration names users by, each with the file
 // that has it. Every rule counts, whatever it allows, and a name that is negated or
@@ -26,14 +27,19 @@ type sudoers struct {
 	files int
 }
 
-// readSudoers reads the file at path and all that it includes. Without such a file
-// nobody is named.
-func readSudoers(path string) (sudoers, error) {
+// readSudoers reads the files at the paths, as far as they are there, and all that
+// they include. Without such a file nobody is named.
+func readSudoers(paths ...string) (sudoers, error) {
 	s := sudoers{names: map[string]string{}}
-	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
-		return s, nil
+	for _, path := range paths {
+		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err := s.read(path, 0); err != nil {
+			return s, err
+		}
 	}
-	return s, s.read(path, 0)
+	return s, nil
 }
 
 func (s *sudoers) read(path string, depth int) error {
@@ -125,7 +131,7 @@ func named(line string) []string {
 
 // of returns the word by which sudoers name a user, and the file.
 func (s sudoers) of(u User, gids []uint32) (word, path string) {
-	words := []string{"ALL", u.Name, "#" + strconv.FormatUint(uint64(u.UID), 10)}
+	words := append([]string{"ALL", u.Name, "#" + strconv.FormatUint(uint64(u.UID), 10)}, u.names...)
 	for _, g := range u.groups {
 		words = append(words, "%"+g)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -30,9 +31,9 @@ func Examine(users []User, t Targets) (findings []Finding, err error) {
 	if err != nil {
 		return nil, err
 	}
-	sudo, sudoErr := readSudoers(sudoersPath)
+	sudo, sudoErr := readSudoers(sudoersPaths...)
 	if sudoErr != nil {
-		findings = append(findings, Finding{Code: SudoersUnread, What: sudoErr.Error(), Fix: "mend " + sudoersPath})
+		findings = append(findings, Finding{Code: SudoersUnread, What: sudoErr.Error(), Fix: "mend that file"})
 	}
 	for _, why := range t.Unknown {
 		findings = append(findings, Finding{Code: NotTried, What: why, Fix: "see why, and probe again"})
@@ -42,6 +43,15 @@ func Examine(users []User, t Targets) (findings []Finding, err error) {
 		if u.UID != 0 {
 			own = append(own, u.try(places)...)
 		}
+		slices.SortStableFunc(own, func(a, b Finding) int { // what is cut is what could not be told
+			switch {
+			case a.Untold() == b.Untold():
+				return 0
+			case b.Untold():
+				return -1
+			}
+			return 1
+		})
 		if more := len(own) - maxFindings; more > 0 {
 			last := own[maxFindings-1]
 			last.What += fmt.Sprintf("; and %d more", more)
@@ -75,6 +85,9 @@ func (u User) look(t Targets, sudo sudoers) (out []Finding) {
 	}
 	if word, path := sudo.of(u, gids); word != "" {
 		add(NamedInSudoers, "take it out of "+path, "%s names it, as %s", path, word)
+	}
+	for _, process := range u.capable {
+		add(HasCapabilities, "end it, and see what gave it those", "%s", process)
 	}
 	if len(u.identities) >= maxIdentities {
 		add(UserUnknown, "end some of its processes, and probe again", "its processes have more identities than are tried")
@@ -313,6 +326,64 @@ func connect(path string) error {
 		return err
 	}
 	return unix.EPROTOTYPE
+}
+
+// HasACL reports whether an access list says who else than its owner and group may
+// use a file.
+func HasACL(path string) bool {
+	_, err := unix.Getxattr(path, "system.posix_acl_access", nil)
+	return !errors.Is(err, unix.ENODATA) && !errors.Is(err, unix.EOPNOTSUPP)
+}
+
+// ListeningEngines are the sockets on which programs of root listen, wherever they
+// are, and whose names are those of engines' sockets.
+func ListeningEngines() (out []string, err error) {
+	data, err := readBounded("/proc/net/unix")
+	if err != nil {
+		return nil, err
+	}
+	for line := range strings.Lines(string(data)) {
+		// number, references, protocol, flags, type, state, inode, path
+		at := strings.Index(line, " /")
+		if at < 0 {
+			continue
+		}
+		path := strings.TrimSuffix(line[at+1:], "\n")
+		if f := strings.Fields(line[:at]); len(f) != 7 || f[3] != "00010000" || !slices.Contains(engineNames, filepath.Base(path)) || slices.Contains(out, path) {
+			continue
+		}
+		st, err := os.Lstat(path)
+		if err != nil {
+			continue // of another mount namespace, or gone
+		}
+		if _, uid, err := Listener(path); err == nil && uid != 0 || err != nil && owner(st) != 0 {
+			continue
+		}
+		out = append(out, path)
+	}
+	return out, nil
+}
+
+// OnDockersPort reports whether a program of root listens on the TCP port on which
+// Docker does not ask who calls.
+func OnDockersPort() (bool, error) {
+	for _, file := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+		data, err := readBounded(file)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // without IPv6
+		}
+		if err != nil {
+			return false, err
+		}
+		for line := range strings.Lines(string(data)) {
+			// number, address:port, remote address, state, queues, timer, retransmits, uid
+			f := strings.Fields(line)
+			if len(f) > 7 && strings.HasSuffix(f[1], ":0947") && f[3] == "0A" && f[7] == "0" {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
 }
 
 // Listener returns the program that listens on a socket, and its uid.

@@ -110,6 +110,9 @@ func (p *Found) suspects(a reach.Accounts, host daemon.Host, named []string, soc
 	if !ok || st.Mode().Perm()&0o002 != 0 {
 		p.add(reach.Finding{Code: reach.UserUnknown, What: "every user may connect to " + socket, Fix: "chmod 0660 " + socket})
 	}
+	if reach.HasACL(socket) {
+		p.add(reach.Finding{Code: reach.UserUnknown, What: "an access list says who else may connect to " + socket, Fix: "setfacl --remove-all " + socket})
+	}
 	if ok {
 		for _, name := range a.Members(sys.Gid) {
 			add(name, func(u reach.User) bool {
@@ -135,7 +138,7 @@ func targets(f *cli.Factory, host daemon.Host, dir string, tokens []string) (t r
 	if err != nil {
 		return t, problem.Wrap(problem.Missing, err, what, "")
 	}
-	for _, path := range append([]string{installation.OperatorToken, installation.LaneToken, h.Dir, h.KeyPath("lane"), h.KeyPath("report"), h.ConfigPath()}, append(tokens, host.Files...)...) {
+	for _, path := range append([]string{"/etc/shadow", "/etc/gshadow", installation.OperatorToken, installation.LaneToken, h.Dir, h.KeyPath("lane"), h.KeyPath("report"), h.ConfigPath()}, append(tokens, host.Files...)...) {
 		if path == "" {
 			continue
 		}
@@ -165,7 +168,19 @@ func targets(f *cli.Factory, host daemon.Host, dir string, tokens []string) (t r
 	default:
 		t.Programs = append(t.Programs, strings.TrimSuffix(program, " (deleted)"))
 	}
-	t.Sockets = append(t.Sockets, reach.EngineSockets...)
+	t.Programs = append(t.Programs, filepath.Dir(installation.LaneSocket), installation.DaemonUnit, installation.LaneUnit)
+	t.Programs = append(t.Programs, reach.RootFiles...)
+	listening, err := reach.ListeningEngines()
+	if err != nil {
+		t.Unknown = append(t.Unknown, fmt.Sprintf("on which sockets engines listen: %v", err))
+	}
+	switch docker, err := reach.OnDockersPort(); {
+	case err != nil:
+		t.Unknown = append(t.Unknown, fmt.Sprintf("whether Docker listens on TCP: %v", err))
+	case docker:
+		t.Unknown = append(t.Unknown, "a program of root listens on TCP port 2375, where Docker lets everybody in")
+	}
+	t.Sockets = append(append(t.Sockets, reach.EngineSockets...), listening...)
 	if settings.Containerd != "" {
 		t.Sockets = append(t.Sockets, settings.Containerd)
 	}
