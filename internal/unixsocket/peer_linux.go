@@ -2,14 +2,24 @@ package unixsocket
 
 import (
 	"errors"
+	"fmt"
 	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// maxGroups is the most groups that the kernel gives a process.
-const maxGroups = 1 << 16
+const (
+	// maxGroups is the most groups that the kernel gives a process.
+	maxGroups = 1 << 16
+	// overflow is what the kernel names an id that has no number, unless it is told
+	// otherwise.
+	overflow = 65534
+)
 
 // PeerOf returns who connected.
 func PeerOf(c *net.UnixConn) (p Peer, err error) {
@@ -28,10 +38,57 @@ func PeerOf(c *net.UnixConn) (p Peer, err error) {
 	if err := errors.Join(cerr, err); err != nil {
 		return Peer{}, err
 	}
-	if p.UID == ^uint32(0) || p.GID == ^uint32(0) { // of a user namespace that has no name for it
+	ns, err := namespace()
+	if err != nil {
+		return Peer{}, err
+	}
+	return ns.name(p)
+}
+
+// naming is how the kernel names ids to this process: one that its user namespace
+// has no number for is named as the overflow one, as all others are.
+type naming struct {
+	whole    bool // every id has a number here
+	uid, gid uint32
+}
+
+// name leaves out the groups that the kernel does not name. The error is ErrNoPeer.
+func (n naming) name(p Peer) (Peer, error) {
+	const none = ^uint32(0)
+	if p.UID == none || p.GID == none || !n.whole && (p.UID == n.uid || p.GID == n.gid) {
 		return Peer{}, ErrNoPeer
 	}
+	if !n.whole {
+		p.Groups = slices.DeleteFunc(p.Groups, func(gid uint32) bool { return gid == n.gid })
+	}
 	return p, nil
+}
+
+// namespace reads how ids are named. Where all have a number nothing more is asked.
+func namespace() (n naming, err error) {
+	n = naming{whole: true, uid: overflow, gid: overflow}
+	for _, file := range []string{"/proc/self/uid_map", "/proc/self/gid_map"} {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return n, fmt.Errorf("read how ids are named: %w", err)
+		}
+		n.whole = n.whole && slices.Equal(strings.Fields(string(data)), []string{"0", "0", "4294967295"})
+	}
+	if n.whole {
+		return n, nil
+	}
+	for file, id := range map[string]*uint32{"/proc/sys/kernel/overflowuid": &n.uid, "/proc/sys/kernel/overflowgid": &n.gid} {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return n, fmt.Errorf("read how ids are named: %w", err)
+		}
+		number, err := strconv.ParseUint(strings.TrimSpace(string(data)), 10, 32)
+		if err != nil {
+			return n, fmt.Errorf("read how ids are named: %w", err)
+		}
+		*id = uint32(number)
+	}
+	return n, nil
 }
 
 func peerGroups(fd uintptr) ([]uint32, error) {

@@ -13,6 +13,31 @@ import (
 	"striatum/internal/osthread"
 )
 
+// Where ids have no number, all who have none are named alike.
+func TestAPeerThatIsNamedAsManyAreIsNone(t *testing.T) {
+	here, err := namespace()
+	if err != nil || here.uid == 0 || here.gid == 0 {
+		t.Errorf("got %+v, %v", here, err)
+	}
+	some, whole := naming{uid: 65534, gid: 65534}, naming{whole: true, uid: 65534, gid: 65534}
+	for _, tt := range []struct {
+		in     naming
+		p      Peer
+		ok     bool
+		groups []uint32
+	}{
+		{whole, Peer{UID: 65534, GID: 65534, Groups: []uint32{65534, 7}}, true, []uint32{65534, 7}},
+		{whole, Peer{UID: ^uint32(0), GID: 7}, false, nil},
+		{some, Peer{UID: 65534, GID: 7}, false, nil},
+		{some, Peer{UID: 7, GID: 65534}, false, nil},
+		{some, Peer{UID: 7, GID: 7, Groups: []uint32{8, 65534, 9}}, true, []uint32{8, 9}},
+	} {
+		if got, err := tt.in.name(tt.p); (err == nil) != tt.ok || !slices.Equal(got.Groups, tt.groups) {
+			t.Errorf("%+v of %+v: got %+v, %v", tt.p, tt.in, got, err)
+		}
+	}
+}
+
 func TestThePeerIsWhoConnectedWithAllItsGroups(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root becomes another user")
