@@ -86,6 +86,7 @@ func New(self string, agents, operators []string) (*Setup, error) {
 		return nil, problem.Wrap(problem.Missing, err, what, "run it on Linux")
 	}
 	seen := map[uint32]string{}
+	daemon, there := accounts.User(User)
 	for _, list := range [][]string{agents, operators} {
 		for _, name := range list {
 			u, ok := accounts.User(name)
@@ -94,6 +95,8 @@ func New(self string, agents, operators []string) (*Setup, error) {
 				return nil, problem.New(problem.Usage, what, fmt.Sprintf("there is no user %q", name), "name users that /etc/passwd has")
 			case u.UID == 0 || name == User:
 				return nil, problem.New(problem.Usage, what, fmt.Sprintf("%s needs no mention, and is no agent", name), "give every agent a user of its own")
+			case there && u.UID == daemon.UID:
+				return nil, problem.New(problem.Usage, what, fmt.Sprintf("%s has the uid of %s, the daemon's user", name, User), "give each a number of its own")
 			case seen[u.UID] != "":
 				return nil, problem.New(problem.Usage, what, fmt.Sprintf("%s is named twice", name), "an agent's user is no operator's")
 			}

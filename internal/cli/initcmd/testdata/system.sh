@@ -137,5 +137,9 @@ cmp -s /etc/striatum-lane/lane.token /mnt/good && fail "it is the token of befor
 : >/etc/striatumd/operator.token
 want 3 'is good until' "${system[@]}"
 
+# Another name of the daemon's uid is no agent.
+useradd --no-create-home --non-unique --uid "$(id -u striatumd)" twin
+want 2 "the daemon's user" "${system[@]}" --agent twin
+
 pkill -x striatumd
 wait
