@@ -57,6 +57,11 @@ func TestAWorktreeIsReadWithItsCallersRights(t *testing.T) {
 		"a link to root's": {func(tree string) { must(os.Symlink("/etc/shadow", filepath.Join(tree, "link"))) }, ""},
 		"the ignore rules": {func(tree string) { must(os.WriteFile(filepath.Join(tree, ".gitignore"), nil, 0o600)) }, ".gitignore"},
 		"the repository":   {func(tree string) { must(os.Mkdir(filepath.Join(tree, ".git"), 0o700)) }, ".git"},
+		"a repository that something is mounted over": {func(tree string) {
+			must(os.Mkdir(filepath.Join(tree, ".git"), 0o755))
+			must(unix.Mount("tmpfs", filepath.Join(tree, ".git"), "tmpfs", 0, "size=64k,mode=0755"))
+			t.Cleanup(func() { must(unix.Unmount(filepath.Join(tree, ".git"), 0)) })
+		}, ".git"},
 		"a repository elsewhere": {func(tree string) {
 			must(os.MkdirAll(filepath.Join(base, "repo", "worktrees", "w"), 0o700))
 			must(os.WriteFile(filepath.Join(tree, ".git"), []byte("gitdir: "+filepath.Join(base, "repo", "worktrees", "w")+"\n"), 0o644))

@@ -161,7 +161,8 @@ func (s *session) openMemory() *memory {
 }
 
 // readIndex learns which files git tracks. What cannot be read is a finding, but
-// what another's rights do not reach is refused.
+// what another's rights do not reach, or whoever handed the folder over mounted
+// something over, is refused.
 func (s *session) readIndex(w *walker) error {
 	repo, err := gitrepo.Open(s.root, s.path)
 	if errors.Is(err, gitrepo.ErrNone) {
@@ -171,7 +172,7 @@ func (s *session) readIndex(w *walker) error {
 		w.index, err = repo.Index()
 		err = errors.Join(err, repo.Close())
 	}
-	if err != nil && s.opt.Dir != nil && errors.Is(err, os.ErrPermission) {
+	if err != nil && s.opt.Dir != nil && (errors.Is(err, os.ErrPermission) || errors.Is(err, syscall.EXDEV)) {
 		return w.vanished(".git", err)
 	}
 	if err != nil {
