@@ -103,7 +103,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	select {
 	case <-ctx.Done():
 		err = l.Close()
-		<-failed // which is that it was closed
+		if other := <-failed; !errors.Is(other, net.ErrClosed) {
+			err = errors.Join(err, other)
+		}
 	case err = <-failed:
 		err = errors.Join(err, l.Close())
 	}
