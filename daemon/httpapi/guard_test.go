@@ -14,8 +14,13 @@ func TestATokenIsHeldByTheUserWhoPresentsItFirstAlone(t *testing.T) {
 		operator bool
 		ok       bool
 	}{
-		{"a", 7, false, true}, {"a", 8, false, false}, {"a", 9, false, false}, {"a", 10, true, false},
-		{"a", 7, false, true}, {"b", 7, false, true}, {"c", 11, true, true},
+		{"a", 7, false, true},
+		{"a", 8, false, false},
+		{"a", 9, false, false},
+		{"a", 10, true, false},
+		{"a", 7, false, true},
+		{"b", 7, false, true},
+		{"c", 11, true, true},
 	} {
 		if err := s.hold(tt.token, tt.uid, tt.operator); (err == nil) != tt.ok {
 			t.Errorf("the token %s of uid %d: %v", tt.token, tt.uid, err)
