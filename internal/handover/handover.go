@@ -20,6 +20,7 @@ const (
 	MaxConnectionsOf = 8  // of one user
 	MaxQueue         = 16 // that wait for the lane
 	MaxQueueOf       = 4  // of one user
+	MaxAdmits        = 3  // that are admitted at once; the next wait for AdmitTimeout
 	MaxOfferBytes    = 1 << 10
 	OfferTimeout     = 5 * time.Second
 	AdmitTimeout     = 20 * time.Second

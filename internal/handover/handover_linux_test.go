@@ -280,6 +280,44 @@ func TestAFaultEndsTheRequestThatBroughtItAboutAlone(t *testing.T) {
 	}
 }
 
+func TestFewAreAdmittedAtOnce(t *testing.T) {
+	began, goOn := make(chan string, MaxQueueOf), make(chan struct{})
+	s := New(Config{Admit: func(_ context.Context, id string, _ int, _ unixsocket.Peer) (Job, error) {
+		began <- id
+		<-goOn
+		return nil, errors.New(id)
+	}})
+	ended := make(chan error, MaxAdmits)
+	for range MaxAdmits {
+		go func() {
+			_, err := s.ask(t.Context(), "first", -1, unixsocket.Peer{})
+			ended <- err
+		}()
+		<-began
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	fd, err := unix.Open("/", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.ask(ctx, "next", fd, unixsocket.Peer{}); problem.Of(err).Kind != problem.Indeterminate {
+		t.Errorf("got %v", err)
+	}
+	if err := unix.Close(fd); !errors.Is(err, unix.EBADF) {
+		t.Errorf("its descriptor is open: %v", err)
+	}
+	close(goOn)
+	for range MaxAdmits {
+		if err := <-ended; err == nil || err.Error() != "first" {
+			t.Errorf("got %v", err)
+		}
+	}
+	if len(began) != 0 || len(s.admits) != 0 {
+		t.Errorf("%d more began, %d places are taken", len(began), len(s.admits))
+	}
+}
+
 func TestAFullQueueIsToldAtOnce(t *testing.T) {
 	b := newBench(t)
 	running := b.offer("running")

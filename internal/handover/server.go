@@ -37,6 +37,9 @@ type Config struct {
 type Server struct {
 	cfg   Config
 	ready chan struct{} // something was queued
+	// admits has a place for each that is admitted: of the daemon's places for calls
+	// of lanes, some stay for what runs.
+	admits chan struct{}
 
 	mu      sync.Mutex
 	conns   map[uint32]int
@@ -61,7 +64,7 @@ type entry struct {
 
 // New returns a Server.
 func New(cfg Config) *Server {
-	return &Server{cfg: cfg, ready: make(chan struct{}, 1), conns: map[uint32]int{}, places: map[uint32]int{}, turn: map[uint32]int{}}
+	return &Server{cfg: cfg, ready: make(chan struct{}, 1), admits: make(chan struct{}, MaxAdmits), conns: map[uint32]int{}, places: map[uint32]int{}, turn: map[uint32]int{}}
 }
 
 // Serve serves clients of l, which it closes, until ctx ends; then it ends what runs
@@ -208,13 +211,7 @@ func (s *Server) admit(ctx context.Context, c *net.UnixConn, from unixsocket.Pee
 	if err := s.reserve(from.UID); err != nil {
 		return nil, errors.Join(err, syscall.Close(fd))
 	}
-	admitting, cancel := context.WithTimeout(ctx, AdmitTimeout)
-	defer cancel()
-	var job Job
-	err = s.contain(ctx, func() (err error) {
-		job, err = s.cfg.Admit(admitting, offer.RequestID, fd, from)
-		return err
-	})
+	job, err := s.ask(ctx, offer.RequestID, fd, from)
 	if err != nil {
 		s.release(from.UID)
 		return nil, err
@@ -232,6 +229,25 @@ func (s *Server) admit(ctx context.Context, c *net.UnixConn, from unixsocket.Pee
 	default:
 	}
 	return e, nil
+}
+
+// ask asks whether a request may be worked on, in its turn.
+func (s *Server) ask(ctx context.Context, requestID string, fd int, from unixsocket.Peer) (job Job, err error) {
+	waiting, cancel := context.WithTimeout(ctx, AdmitTimeout)
+	defer cancel()
+	select {
+	case s.admits <- struct{}{}:
+		defer func() { <-s.admits }()
+	case <-waiting.Done():
+		return nil, errors.Join(problem.New(problem.Indeterminate, "take the worktree", "too many others are being taken", "try again"), syscall.Close(fd))
+	}
+	admitting, stop := context.WithTimeout(ctx, AdmitTimeout)
+	defer stop()
+	err = s.contain(ctx, func() (err error) {
+		job, err = s.cfg.Admit(admitting, requestID, fd, from)
+		return err
+	})
+	return job, err
 }
 
 // reserve takes a place of the queue.
