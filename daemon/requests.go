@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -19,7 +20,8 @@ const (
 	RequestTTL           = 10 * time.Minute // until a lane took it
 	MaxRequestChecks     = 64
 	MaxOpenRequests      = 64
-	MaxOpenRequestsOf    = 4 // of one token
+	MaxOpenRequestsOf    = 4   // of one token
+	MaxRequestsOf        = 100 // of one token, within RequestTTL
 	MaxRequestSeals      = MaxRequestChecks
 	maxRequestCommit     = 200  // bytes
 	maxRequestWhy        = 2000 // bytes
@@ -85,6 +87,9 @@ func (s *Service) RequestChecks(ctx context.Context, p Principal, ask CheckAsk) 
 	if err := ask.check(what); err != nil {
 		return RequestInfo{}, err
 	}
+	if !s.asks.take(p.String(), s.cfg.Now()) {
+		return RequestInfo{}, problem.New(problem.Indeterminate, what, fmt.Sprintf("this token asked %d times within %s, as often as it may", MaxRequestsOf, RequestTTL), "try again later")
+	}
 	id, err := s.hexID("")
 	if err != nil {
 		return RequestInfo{}, err
@@ -121,6 +126,33 @@ func (s *Service) RequestChecks(ctx context.Context, p Principal, ask CheckAsk) 
 		return RequestInfo{}, err
 	}
 	return s.RequestState(ctx, p, id)
+}
+
+// asks are when principals asked for checks of late. Requests stay in the store for
+// good, also those that are cancelled at once.
+type asks struct {
+	mu sync.Mutex
+	of map[string][]time.Time
+}
+
+// take notes that by asks now; false if it did too often.
+func (a *asks) take(by string, now time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for who, times := range a.of {
+		late := slices.DeleteFunc(times, func(t time.Time) bool { return t.After(now) || !now.Before(t.Add(RequestTTL)) })
+		if a.of[who] = late; len(late) == 0 {
+			delete(a.of, who)
+		}
+	}
+	if len(a.of[by]) >= MaxRequestsOf {
+		return false
+	}
+	if a.of == nil {
+		a.of = map[string][]time.Time{}
+	}
+	a.of[by] = append(a.of[by], now)
+	return true
 }
 
 func (a CheckAsk) check(what string) error {

@@ -116,6 +116,23 @@ func TestRequestsAreBoundedInAll(t *testing.T) {
 	}
 }
 
+// What is cancelled at once stays in the store too.
+func TestATokenAsksOnlySoOften(t *testing.T) {
+	d := newDesk(t).enrol()
+	for range daemon.MaxRequestsOf {
+		d.must(d.CancelRequest(d.Context(), session(), d.ask().ID))
+	}
+	again := func() error {
+		_, err := d.RequestChecks(d.Context(), over(session(), 7), daemon.CheckAsk{RepositoryID: repoID, RunID: runID})
+		return err
+	}
+	d.refused(problem.Indeterminate, "as often as it may", again)
+	_, err := d.RequestChecks(d.Context(), over(operator(), 0), daemon.CheckAsk{RepositoryID: repoID})
+	d.must(err)
+	d.now = d.now.Add(daemon.RequestTTL)
+	d.must(again())
+}
+
 func TestWhatALaneLeftIsAbandoned(t *testing.T) {
 	d := newDesk(t).enrol()
 	left, waiting := d.take(d.ask().ID), d.ask()

@@ -117,7 +117,8 @@ type Config struct {
 // Service is the service layer over one store. Its methods may be called by
 // several goroutines.
 type Service struct {
-	cfg Config
+	cfg  Config
+	asks asks
 }
 
 // New returns a Service. It does not own the store.
