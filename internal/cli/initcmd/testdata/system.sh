@@ -124,6 +124,7 @@ lane=(env STRIATUM_HOME=/var/lib/striatum-lane STRIATUM_TOKEN_FILE=/etc/striatum
 want 1 'group_gives_root' "${lane[@]}" lane probe
 gpasswd --delete bob sudo >/dev/null
 want 0 ': isolated; tried:' "${lane[@]}" lane probe
+want 0 'whoever knows that nothing was copied' "${system[@]}"
 want 0 'counts as shared' "${operator[@]}" lane list # the key may have been copied
 want 0 ': isolated; tried:' env STRIATUM_HOME=/var/lib/striatum-lane STRIATUM_TOKEN_FILE=/etc/striatumd/operator.token /opt/striatum lane probe
 want 0 'isolated' "${operator[@]}" lane list
