@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -77,8 +78,12 @@ func (o *serveOptions) serve(ctx context.Context, f *cli.Factory) (err error) {
 	case os.Geteuid() != 0:
 		return problem.New(problem.Missing, what, "only root takes a caller's rights", "run it as root")
 	}
-	if err := socketFolder(o.listen); err != nil {
-		return problem.Wrap(problem.Refused, err, what, "let the socket lie in a folder of root's, such as "+filepath.Dir(LaneSocket))
+	if o.listen, err = settled(o.listen); err != nil {
+		kind := problem.Refused
+		if errors.Is(err, fs.ErrNotExist) {
+			kind = problem.Missing
+		}
+		return problem.Wrap(kind, err, what, "let the socket lie in a folder of root's, such as "+filepath.Dir(LaneSocket))
 	}
 	s := &served{f: f, log: slog.New(slog.NewJSONHandler(f.Streams.Err, nil)), unsaid: map[string]daemon.RequestEnd{}}
 	if s.Session, err = service.Open(ctx, f, o.tokenFile); err != nil {
@@ -114,14 +119,14 @@ func (o *serveOptions) serve(ctx context.Context, f *cli.Factory) (err error) {
 	return err
 }
 
-// socketFolder returns why others than root could put something into the place of a
-// socket, whose mode and group root sets by its path.
-func socketFolder(socket string) error {
+// settled returns the path of a socket without links above it. The error is why others
+// than root could put something into its place: root sets its mode by that path.
+func settled(socket string) (string, error) {
 	dir, err := filepath.EvalSymlinks(filepath.Dir(socket))
 	if err != nil {
-		return err
+		return "", err
 	}
-	return reach.RootOnly(dir)
+	return filepath.Join(dir, filepath.Base(socket)), reach.RootOnly(dir)
 }
 
 // served is a lane that works for others.
