@@ -74,7 +74,7 @@ func runTests(ctx context.Context, r *run) error {
 	if differs := gocheck.ControlDiffers(first, results[0], results[1]); len(differs) > 0 {
 		return r.controlAgain(ctx, cache, volumes[1], control, planted, results, differs)
 	}
-	return r.mutants(ctx, cache, volumes[0], real)
+	return r.mutants(ctx, cache)
 }
 
 // passing reports whether the control failed and both runs passed alike.

@@ -27,6 +27,10 @@ const (
 	maxUnkilled = 24
 	// maxUndecided bounds those that do not compile or are cut short.
 	maxUndecided = 24
+	// timesKilled is how often a kill is seen again before it stands.
+	timesKilled = 2
+	// maxFallen bounds the kills that do not stand until no more is tried.
+	maxFallen = 3
 	// maxRound bounds those that are compiled in one sandbox.
 	maxRound = 8
 )
@@ -36,31 +40,49 @@ const (
 // tests fail. The first ones are run with the tests of their own package, if it
 // has any; if all of those survive, they and more are tried, with all tests that
 // have their package, and in sight of them, for tests that build the product
-// themselves. One that a limit ends is neither killed nor survives. The unchanged
-// tests, compiled in v, are real.
-func (r *run) mutants(ctx context.Context, cache string, v sandbox.Volume, real []gocheck.Binary) error {
+// themselves. One that a limit ends is neither killed nor survives. The first kill
+// must stand.
+func (r *run) mutants(ctx context.Context, cache string) error {
 	r.step("look for mutants of the product")
 	found, sources, err := r.findMutants()
 	if err != nil || found == nil {
 		return err
 	}
 	m := r.body.Mutants
+	defer func() {
+		slices.SortFunc(m.Survivors, func(a, b receipt.Survivor) int {
+			return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Operator, b.Operator))
+		})
+	}()
+	fallen := 0 // kills that did not stand
 	try := func(want int64, inSight bool) error {
 		for tried := 0; tried < len(found); {
 			need := min(want-m.Killed-m.Survived, maxRound)
-			if need <= 0 || inSight && m.Killed > 0 || m.NotCompiled+m.CutShort >= maxUndecided+want {
+			if need <= 0 || inSight && m.Killed > 0 || fallen >= maxFallen || m.NotCompiled+m.CutShort >= maxUndecided+want {
 				return nil
 			}
 			batch := found[tried:min(len(found), tried+int(need))]
 			r.step(fmt.Sprintf("mutants of the product: %d tried, %d killed", tried, m.Killed))
-			if err := r.tryMutants(ctx, cache, r.trialsOf(batch, sources, inSight, v, real)); err != nil {
+			trials, err := r.trialsOf(batch, sources, inSight)
+			if err == nil {
+				err = r.tryMutants(ctx, cache, trials)
+			}
+			if err != nil {
 				return err
+			}
+			for _, t := range trials {
+				if t.came == killed && m.Killed == 0 {
+					if err := r.confirm(ctx, cache, t, &fallen); err != nil {
+						return err
+					}
+				}
+				r.count(t)
 			}
 			tried += len(batch)
 		}
 		return nil
 	}
-	if err := try(m.Asked, false); err != nil || m.Killed > 0 || m.Survived == 0 {
+	if err := try(m.Asked, false); err != nil || m.Killed > 0 || m.Survived == 0 || fallen >= maxFallen {
 		return err
 	}
 	m.Survived, m.CutShort, m.NotCompiled, m.Survivors = 0, 0, 0, []receipt.Survivor{}
@@ -107,74 +129,147 @@ func (r *run) findMutants() ([]gocheck.Mutant, map[string][]byte, error) {
 	return found.Candidates, sources, nil
 }
 
+// fate is what comes of a mutant.
+type fate uint8
+
+const (
+	cutShort fate = iota
+	notCompiled
+	killed
+	survived
+)
+
 // mutated is one mutant on its way.
 type mutated struct {
 	gocheck.Mutant
 	tests    gocheck.Discovery // whose packages are those that run
 	source   []byte            // of its file, unchanged
+	data     []byte            // the same, changed
+	inSight  bool              // it is there when the tests run
 	volume   sandbox.Volume
 	binaries []gocheck.Binary // none: there is nothing to run
-	// Of one in sight of its tests: those without it, and where they lie.
-	inSight bool
-	real    []gocheck.Binary
-	without sandbox.Volume
+	came     fate
 }
 
 // trialsOf are mutants before they are compiled.
-func (r *run) trialsOf(batch []gocheck.Mutant, sources map[string][]byte, inSight bool, v sandbox.Volume, real []gocheck.Binary) []*mutated {
+func (r *run) trialsOf(batch []gocheck.Mutant, sources map[string][]byte, inSight bool) ([]*mutated, error) {
 	trials := make([]*mutated, len(batch))
 	for i, m := range batch {
-		t := &mutated{Mutant: m, tests: r.source.discovery, source: sources[m.Path], inSight: inSight, without: v}
+		t := &mutated{Mutant: m, tests: r.source.discovery, source: sources[m.Path], inSight: inSight}
 		t.tests.Packages = t.tests.Testers(m.ImportPath, !inSight)
-		for _, b := range real {
-			if slices.ContainsFunc(t.tests.Packages, func(p gocheck.Package) bool { return p.ImportPath == b.ImportPath }) {
-				t.real = append(t.real, b)
-			}
+		var err error
+		if t.data, err = m.Apply(t.source); err != nil {
+			return nil, err
 		}
 		trials[i] = t
 	}
-	return trials
+	return trials, nil
 }
 
-// file is the mutant's file with these bytes, for a sandbox.
-func (t *mutated) file(data []byte) sandbox.File {
-	return sandbox.File{Path: path.Join(gocheck.WorkDir, t.Path), Mode: 0o644, Data: data}
+// file is the changed file, for a sandbox.
+func (t *mutated) file() sandbox.File {
+	return sandbox.File{Path: path.Join(gocheck.WorkDir, t.Path), Mode: 0o644, Data: t.data}
 }
 
-// tryMutants compiles the tests with each mutant, runs them, and adds to the body
-// what came of it.
-func (r *run) tryMutants(ctx context.Context, cache string, trials []*mutated) error {
-	for _, t := range trials {
-		var err error
-		if t.volume, err = r.engine.NewVolume(ctx, testVolumeBytes); err != nil {
-			return err
-		}
-		defer r.drop(t.volume)
+// count adds what came of a mutant to the body.
+func (r *run) count(t *mutated) {
+	m := r.body.Mutants
+	switch t.came {
+	case killed:
+		m.Killed++
+	case survived:
+		m.Survived++
+		m.Survivors = append(m.Survivors, receipt.Survivor{Path: t.Path, Line: int64(t.Line), Operator: string(t.Operator)})
+	case cutShort:
+		m.CutShort++
+	case notCompiled:
+		m.NotCompiled++
 	}
-	if err := r.compileMutants(ctx, cache, trials); err != nil {
+}
+
+// tryMutants compiles the tests with each mutant, runs them, and notes what came
+// of it.
+func (r *run) tryMutants(ctx context.Context, cache string, trials []*mutated) error {
+	drop, err := r.volumes(ctx, trials)
+	defer drop()
+	if err == nil {
+		err = r.compileMutants(ctx, cache, trials)
+	}
+	if err != nil {
 		return err
 	}
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	slots := make(chan struct{}, min(runtime.NumCPU(), maxWidth))
-	var all sync.WaitGroup
+	return r.runMutants(ctx, cache, trials)
+}
+
+// volumes makes a volume for each mutant. The caller must call drop, also after
+// an error.
+func (r *run) volumes(ctx context.Context, trials []*mutated) (drop func(), err error) {
 	for _, t := range trials {
-		if len(t.binaries) == 0 {
-			continue
+		if t.volume, err = r.engine.NewVolume(ctx, testVolumeBytes); err != nil {
+			t.volume = nil
+			break
 		}
-		all.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			if err := r.tryMutant(ctx, cache, t); err != nil {
-				stop(err)
+	}
+	return func() {
+		for _, t := range trials {
+			if t.volume != nil {
+				r.drop(t.volume)
 			}
-		})
+		}
+	}, err
+}
+
+// confirm looks again at a mutant that was killed, beside its neutral twin: the
+// same file with another change, of code and not of what it does. Both are
+// compiled and run in the same way at the same time, so that tests which know a
+// mutant by its time, its place, its bytes or their source fail with both, or
+// guess. A kill stands if each time the one fails and the other does not. Each
+// kill before that fell asks for one time more.
+func (r *run) confirm(ctx context.Context, cache string, t *mutated, fallen *int) error {
+	r.step("mutants of the product: look again at one that was killed")
+	mutant, twin := *t, *t
+	var err error
+	if twin.data, err = t.Neutral(t.source, r.lane.cfg.Rand); err != nil {
+		return err
+	}
+	both := []*mutated{&mutant, &twin}
+	drop, err := r.volumes(ctx, both)
+	defer drop()
+	if err != nil {
+		return err
+	}
+	var errs [2]error
+	var all sync.WaitGroup
+	for i := range both {
+		all.Go(func() { errs[i] = r.compileMutants(ctx, cache, both[i:i+1]) })
 	}
 	all.Wait()
-	slices.SortStableFunc(r.body.Mutants.Survivors, func(a, b receipt.Survivor) int {
-		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Operator, b.Operator))
-	})
-	return context.Cause(ctx)
+	if err := errors.Join(errs[:]...); err != nil {
+		return err
+	}
+	for range timesKilled + *fallen {
+		if err := r.runMutants(ctx, cache, both); err != nil {
+			return err
+		}
+		switch {
+		case mutant.came == killed && twin.came == survived:
+			continue
+		case twin.came == killed:
+			r.finding("kill_fell", t.Path, fmt.Sprintf("line %d, %s: tests fail too where the code is changed and not what it does", t.Line, t.Operator))
+		case mutant.came == survived:
+			r.finding("kill_fell", t.Path, fmt.Sprintf("line %d, %s: tests that failed pass when they run again", t.Line, t.Operator))
+		case mutant.came == notCompiled || twin.came == notCompiled:
+			t.came = notCompiled
+			return nil
+		default:
+			t.came = cutShort
+			return nil
+		}
+		*fallen++
+		t.came = survived
+		return nil
+	}
+	return nil
 }
 
 // compileMutants compiles the tests of each mutant, one after the other in one
@@ -196,12 +291,8 @@ func (r *run) compileMutants(ctx context.Context, cache string, trials []*mutate
 		if err != nil {
 			return err
 		}
-		data, err := t.Apply(t.source)
-		if err != nil {
-			return err
-		}
 		programs[i], logs[i] = r.program(c), gocheck.NewToolLog()
-		programs[i].Files = append(programs[i].Files, t.file(data))
+		programs[i].Files = append(programs[i].Files, t.file())
 		for _, p := range t.tests.Packages {
 			programs[i].Collect = append(programs[i].Collect, path.Join(out, collector.RecordName(workPath(p))))
 		}
@@ -218,11 +309,13 @@ func (r *run) compileMutants(ctx context.Context, cache string, trials []*mutate
 	if err != nil {
 		return err
 	}
+	r.mu.Lock()
 	r.mergePosture(res.Posture)
+	r.mu.Unlock()
 	for i, t := range trials {
 		logs[i].Close()
+		t.came, t.binaries = cutShort, nil
 		if i >= len(res.Programs) || i == len(res.Programs)-1 && res.Hit != sandbox.HitNone {
-			r.body.Mutants.CutShort++
 			continue
 		}
 		p := res.Programs[i]
@@ -232,9 +325,8 @@ func (r *run) compileMutants(ctx context.Context, cache string, trials []*mutate
 				return err
 			}
 		case receipt.CompileFailed:
-			r.body.Mutants.NotCompiled++
+			t.came = notCompiled
 		case receipt.CompileInconclusive:
-			r.body.Mutants.CutShort++
 		}
 	}
 	return nil
@@ -254,62 +346,55 @@ func (n noticing) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// tryMutant adds one mutant to the body. The mutated file is not there when the tests
-// run, so that their folder is that of a real run, unless it is in sight of them. Then tests
-// that fail for any change of the file, such as one of a comment, have not
-// noticed the defect.
-func (r *run) tryMutant(ctx context.Context, cache string, t *mutated) error {
-	var changed []sandbox.File
-	if t.inSight {
-		data, err := t.Apply(t.source)
-		if err != nil {
-			return err
+// runMutants runs the tests of those mutants that were compiled, side by side, and
+// notes what came of each.
+func (r *run) runMutants(ctx context.Context, cache string, trials []*mutated) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	slots := make(chan struct{}, max(2, min(runtime.NumCPU(), maxWidth))) // a mutant and its twin are never one after the other
+	var all sync.WaitGroup
+	for _, t := range trials {
+		if len(t.binaries) == 0 {
+			continue
 		}
-		changed = append(changed, t.file(data))
+		all.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			judged, err := r.runMutant(ctx, cache, t)
+			switch {
+			case err != nil:
+				stop(err)
+			case judged == receipt.Fail:
+				t.came = killed
+			case judged == receipt.Pass:
+				t.came = survived
+			default:
+				t.came = cutShort
+			}
+		})
 	}
-	judged, err := r.runMutant(ctx, cache, t.volume, t.tests, t.binaries, changed)
-	if err == nil && t.inSight && judged == receipt.Fail {
-		harmless := t.file(fmt.Appendf(slices.Clip(t.source), "\n// %.13s\n", r.body.Nonce))
-		var without receipt.Judgement
-		if without, err = r.runMutant(ctx, cache, t.without, t.tests, t.real, []sandbox.File{harmless}); without == receipt.Fail {
-			judged = receipt.Pass
-		} else if without == receipt.Inconclusive {
-			judged = without
-		}
-	}
-	if err != nil {
-		return err
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	m := r.body.Mutants
-	switch judged {
-	case receipt.Fail:
-		m.Killed++
-	case receipt.Pass:
-		m.Survived++
-		m.Survivors = append(m.Survivors, receipt.Survivor{Path: t.Path, Line: int64(t.Line), Operator: string(t.Operator)})
-	case receipt.Inconclusive:
-		m.CutShort++
-	}
-	return nil
+	all.Wait()
+	return context.Cause(ctx)
 }
 
-// runMutant runs compiled tests in a sandbox like that of a run, with changed files
-// in it. It ends with the first test that fails.
-func (r *run) runMutant(ctx context.Context, cache string, v sandbox.Volume, tests gocheck.Discovery, binaries []gocheck.Binary, changed []sandbox.File) (receipt.Judgement, error) {
-	spec := r.runSpec(cache, v)
+// runMutant runs compiled tests in a sandbox like that of a run. It ends with the
+// first test that fails. The changed file is not there, so that their folder is
+// that of a real run, unless it is in sight of them.
+func (r *run) runMutant(ctx context.Context, cache string, t *mutated) (receipt.Judgement, error) {
+	spec := r.runSpec(cache, t.volume)
 	spec.Limits.WallClock = r.mutantTime()
 	boxes, err := r.prepareBoxes(ctx, spec)
 	if err != nil {
 		return "", err
 	}
 	defer discard(boxes)
-	programs := r.testPrograms(binaries)
+	programs := r.testPrograms(t.binaries)
 	for i := range programs {
-		programs[i].Files = changed
+		if t.inSight {
+			programs[i].Files = []sandbox.File{t.file()}
+		}
 	}
-	x := newTestRun(binaries, nil, 1)
+	x := newTestRun(t.binaries, nil, 1)
 	res, err := boxes[0].Run(ctx, programs, func(i int) (io.Writer, io.Writer) {
 		_, _ = x.sink(i)
 		return noticing{x.tallies[i]}, nil
@@ -323,7 +408,7 @@ func (r *run) runMutant(ctx context.Context, cache string, v sandbox.Volume, tes
 	r.mu.Lock()
 	r.mergePosture(res.Posture)
 	r.mu.Unlock()
-	return gocheck.JudgeMutant(tests, x.runs(programsOf(res, len(binaries)))), nil
+	return gocheck.JudgeMutant(t.tests, x.runs(programsOf(res, len(t.binaries)))), nil
 }
 
 // mutantTime is how long the tests of a mutant may take: a multiple of what the

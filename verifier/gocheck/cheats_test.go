@@ -34,6 +34,9 @@ func TestGoTestIsNotFooled(t *testing.T) {
 		"00-helpers-of-main": {pass, ok, nil, nil, counts{1, 1, 5, 0, 0, 4}},
 		"00-builds-itself":   {pass, ok, nil, nil, counts{1, 1, 1, 0, 0, 0}},
 		"17-compares-source": {pass, ok, nil, nil, counts{1, 1, 1, 0, 0, 0}},
+		"17-compares-code":   {pass, ok, nil, nil, counts{1, 1, 1, 0, 0, 0}},
+		"17-counts-binaries": {pass, ok, nil, nil, counts{2, 2, 2, 0, 0, 0}},
+		"17-embeds-source":   {pass, ok, nil, nil, counts{1, 1, 1, 0, 0, 0}},
 		"17-tautology":       {pass, ok, nil, nil, counts{2, 2, 2, 0, 0, 0}},
 		"36-rewrites-output": {pass, ok, nil, nil, counts{1, 1, 1, 0, 0, 0}},
 		"00-wrong":           {fail, ok, []string{"exit_nonzero", "tests_failed"}, nil, counts{1, 1, 0, 1, 0, 0}},
@@ -96,11 +99,12 @@ func sortedKeysOrNil(m map[string]bool) []string {
 }
 
 // TestMutantsTellWhoTestsTheProduct tries mutants of fixtures on the host, until
-// one is noticed.
+// one is noticed that is not its neutral twin too.
 func TestMutantsTellWhoTestsTheProduct(t *testing.T) {
 	for name, noticed := range map[string]bool{
 		"00-helpers-of-main": true, "00-examples": true, "00-namesakes": true,
 		"17-tautology": false, "18-swallowed": false, "36-rewrites-output": false, "06-constraint": false,
+		"17-compares-code": false, "17-embeds-source": false,
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLab(t, unpack(t, "cheats/"+name+".txtar"), Params{})
@@ -109,7 +113,7 @@ func TestMutantsTellWhoTestsTheProduct(t *testing.T) {
 			if err != nil || len(found.Candidates) == 0 {
 				t.Fatalf("%+v, %v", found, err)
 			}
-			compiled, killed := 0, false
+			compiled, fallen, killed := 0, 0, false
 			for _, m := range found.Candidates {
 				src, err := fs.ReadFile(tree, m.Path)
 				if err != nil {
@@ -124,9 +128,23 @@ func TestMutantsTellWhoTestsTheProduct(t *testing.T) {
 					continue
 				}
 				compiled++
-				if killed = JudgeMutant(l.discovery, runs) == receipt.Fail; killed {
+				if JudgeMutant(l.discovery, runs) != receipt.Fail {
+					continue
+				}
+				if data, err = m.Neutral(src, l.random()); err != nil {
+					t.Fatal(err)
+				}
+				c, runs = l.compile([]Planted{{Path: m.Path, Data: data}})
+				if c.Outcome != receipt.Compiled {
+					t.Fatalf("the neutral twin does not compile: %s", c.Tail)
+				}
+				if killed = JudgeMutant(l.discovery, runs) == receipt.Pass; killed {
 					break
 				}
+				fallen++
+			}
+			if compares := name == "17-compares-code" || name == "17-embeds-source"; compares != (fallen > 0) {
+				t.Errorf("%d kills fell", fallen)
 			}
 			if compiled == 0 || killed != noticed {
 				t.Errorf("%d of %d mutants compiled, noticed %t; want %t", compiled, len(found.Candidates), killed, noticed)

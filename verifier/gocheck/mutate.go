@@ -8,6 +8,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io"
 	"io/fs"
 	"path"
 	"slices"
@@ -20,6 +21,13 @@ const (
 	MaxMutationBytes = 64 << 20 // source of all product files together
 	maxMutants       = 1000     // candidates that are kept
 	maxMutatedText   = 1 << 10  // of one expression or statement
+	maxSitesOfUnit   = 8        // that are kept of one function, besides a string; 2 where there are many functions
+	maxUnits         = 100_000  // functions, variables and constants
+	maxNames         = 32 << 20 // bytes of names that are followed, and nameBytes for each
+	nameBytes        = 64
+	maxUses          = 4 << 20  // names in all functions that are followed
+	maxTexts         = 16 << 20 // bytes of changed text
+	maxSumDepth      = 100      // in which a string is looked for
 )
 
 // Operator is a kind of defect.
@@ -34,6 +42,7 @@ const (
 	Constant    Operator = "constant"     // 1 becomes 1+1, true becomes false
 	ReturnValue Operator = "return_value" // a zero value, or of a bool the other one
 	RemovedCall Operator = "removed_call" // a call whose result nobody uses
+	RemovedSet  Operator = "removed_set"  // an assignment
 )
 
 // Mutant is one small defect in a product file: Text instead of the bytes from
@@ -45,6 +54,7 @@ type Mutant struct {
 	Operator    Operator
 	Offset, End int
 	Text        string
+	Body        int // offset of what follows the brace of the function it lies in
 }
 
 // Apply returns the file src with the defect.
@@ -55,22 +65,35 @@ func (m Mutant) Apply(src []byte) ([]byte, error) {
 	return slices.Concat(src[:m.Offset], []byte(m.Text), src[m.End:]), nil
 }
 
+// Neutral returns the file src with a change of the same function that alters its code,
+// not what it does or the number of any line. Its name is drawn from rnd; an error
+// is one of reading it.
+func (m Mutant) Neutral(src []byte, rnd io.Reader) ([]byte, error) {
+	if m.Body < 0 || m.Body > len(src) {
+		return nil, fmt.Errorf("change %q: it has %d bytes", m.Path, len(src))
+	}
+	name, err := word(rnd, 13)
+	if err != nil {
+		return nil, err
+	}
+	return fmt.Appendf(nil, "%s for %s {}; %s\nvar %s bool\n", src[:m.Body], name, src[m.Body:], name), nil
+}
+
 // Mutations is what can be mutated in a check's packages.
 type Mutations struct {
 	Statements int64    // of the product files
 	Reached    int64    // of them, those in functions that tests name, or that what they name does
 	Candidates []Mutant // in the order in which to try them
-	Skipped    []string // product files that are over a bound, or links; sorted
+	Skipped    []string // product files that are over a bound, links, or do not parse; sorted
 }
 
 // FindMutants looks for mutants in the product files of d: those that are built
 // and are no tests. Which come first is drawn by seed, one of each function
 // before a second one, after these classes: functions that tests reach by name;
-// string constants in them; other functions of packages that tests import; other
-// packages; generated files. Files that do not parse have none. The error is one
-// of reading the tree.
+// string constants in them; more of those functions; other functions of packages that
+// tests import; other packages; generated files. The error is one of reading the tree.
 func FindMutants(tree fs.FS, d Discovery, seed string) (Mutations, error) {
-	f := &mutating{tree: tree, packages: map[string]string{}, ids: map[string]int32{}, live: map[int32]bool{}}
+	f := &mutating{tree: tree, packages: map[string]string{}, ids: map[string]int32{"": unknown}, live: map[int32]bool{}}
 	for _, p := range d.Packages {
 		f.packages[p.ImportPath] = p.Name
 	}
@@ -106,7 +129,9 @@ func FindMutants(tree fs.FS, d Discovery, seed string) (Mutations, error) {
 			return Mutations{}, err
 		}
 		left -= int64(len(src))
-		f.file(s.file, s.pkg.ImportPath, src, s.order)
+		if f.full() || !f.file(s.file, s.pkg.ImportPath, src, s.order) {
+			f.found.Skipped = append(f.found.Skipped, s.file)
+		}
 	}
 	slices.Sort(f.found.Skipped)
 	f.reach()
@@ -119,20 +144,25 @@ func FindMutants(tree fs.FS, d Discovery, seed string) (Mutations, error) {
 // themselves or by others; and if there are none, all that have tests, which may
 // build it.
 func (d Discovery) Testers(importPath string, near bool) []Package {
-	byPath := map[string]Package{}
 	for _, p := range d.Packages {
-		byPath[p.ImportPath] = p
+		if near && p.ImportPath == importPath && p.HasTests() {
+			return []Package{p}
+		}
 	}
-	if p := byPath[importPath]; near && p.HasTests() {
-		return []Package{p}
+	importers := map[string][]string{}
+	for _, p := range d.Packages {
+		for _, i := range p.Imports {
+			importers[i] = append(importers[i], p.ImportPath)
+		}
 	}
+	have := closure([]string{importPath}, func(p string) []string { return importers[p] })
 	var all, some []Package
 	for _, p := range d.Packages {
 		if !p.HasTests() {
 			continue
 		}
 		all = append(all, p)
-		if uses(byPath, p, importPath) {
+		if have[p.ImportPath] || slices.ContainsFunc(p.TestImports, func(i string) bool { return have[i] }) {
 			some = append(some, p)
 		}
 	}
@@ -140,6 +170,33 @@ func (d Discovery) Testers(importPath string, near bool) []Package {
 		return all
 	}
 	return some
+}
+
+// tested has the packages that are in a test binary.
+func (d Discovery) tested() map[string]bool {
+	imports := map[string][]string{}
+	var from []string
+	for _, p := range d.Packages {
+		imports[p.ImportPath] = p.Imports
+		if p.HasTests() {
+			from = append(append(from, p.ImportPath), p.TestImports...)
+		}
+	}
+	return closure(from, func(p string) []string { return imports[p] })
+}
+
+// closure is from, and what next leads to from there.
+func closure(from []string, next func(string) []string) map[string]bool {
+	seen := map[string]bool{}
+	for queue := slices.Clone(from); len(queue) > 0; {
+		last := queue[len(queue)-1]
+		queue = queue[:len(queue)-1]
+		if !seen[last] {
+			seen[last] = true
+			queue = append(queue, next(last)...)
+		}
+	}
+	return seen
 }
 
 // Pattern names the package to a command in the folder of m.
@@ -150,25 +207,6 @@ func (p Package) Pattern(m Module) string {
 	return "."
 }
 
-// uses reports whether the tests of p have the package at target in their binary.
-func uses(byPath map[string]Package, p Package, target string) bool {
-	seen := map[string]bool{p.ImportPath: true}
-	queue := append([]string{p.ImportPath}, p.TestImports...)
-	for len(queue) > 0 {
-		next := queue[0]
-		if queue = queue[1:]; next == target {
-			return true
-		}
-		for _, i := range append(byPath[next].Imports, next) {
-			if !seen[i] {
-				seen[i] = true
-				queue = append(queue, i)
-			}
-		}
-	}
-	return false
-}
-
 // unit is one function, or one variable or constant, of a product file.
 type unit struct {
 	name       int32
@@ -177,12 +215,32 @@ type unit struct {
 	statements int64
 	generated  bool
 	reached    bool
-	best       [3]ranked // two of the strongest, and a string constant
+	best       []ranked // sorted by rank
+	text       []ranked // a string constant, if there is one
 }
 
 type ranked struct {
 	Mutant
-	rank uint64
+	rank  uint64
+	class int32 // its place among the sites of the unit
+}
+
+// sites are the unit's in the order in which to try them: two, a string constant,
+// the others.
+func (u unit) sites() []ranked {
+	n := min(len(u.best), 2)
+	all := slices.Concat(u.best[:n], u.text, u.best[n:])
+	for i := range all {
+		switch {
+		case i < n:
+			all[i].class = int32(i)
+		case i < n+len(u.text):
+			all[i].class = 2
+		default:
+			all[i].class = int32(i - n - len(u.text) + 3)
+		}
+	}
+	return all
 }
 
 type mutating struct {
@@ -190,15 +248,22 @@ type mutating struct {
 	packages map[string]string // names of the check's packages, by import path
 	ids      map[string]int32  // of names
 	live     map[int32]bool    // names that tests use, or what they use
+	named    int               // bytes of names
+	uses     int               // names in units
+	texts    int               // bytes of changed text in units
 	units    []unit
 	found    Mutations
 }
 
+// unknown stands for all names over the bound: they are not followed.
+const unknown = 0
+
 func (f *mutating) id(name string) int32 {
 	id, ok := f.ids[name]
-	if !ok {
-		id = int32(len(f.ids)) // there are fewer names than bytes of source
+	if !ok && f.named < maxNames {
+		id = int32(len(f.ids)) // there are fewer than bytes of names
 		f.ids[strings.Clone(name)] = id
+		f.named += len(name) + nameBytes
 	}
 	return id
 }
@@ -293,7 +358,7 @@ func (f *mutating) reach() {
 	var queue []int
 	for i, u := range f.units {
 		byName[u.name] = append(byName[u.name], i)
-		if f.live[u.name] {
+		if u.name != unknown && f.live[u.name] {
 			queue = append(queue, i)
 		}
 	}
@@ -317,58 +382,56 @@ func (f *mutating) reach() {
 // order counts the statements and sorts the candidates.
 func (f *mutating) order(d Discovery) {
 	type candidate struct {
-		ranked
-		class int
+		unit, site, class int32
+		rank              uint64
 	}
-	byPath, tested := map[string]Package{}, map[string]bool{}
-	for _, p := range d.Packages {
-		byPath[p.ImportPath] = p
-	}
-	for _, p := range d.Packages {
-		tested[p.ImportPath] = slices.ContainsFunc(d.Packages, func(t Package) bool { return t.HasTests() && uses(byPath, t, p.ImportPath) })
-	}
+	tested := d.tested()
 	var all []candidate
-	for _, u := range f.units {
+	for n, u := range f.units {
 		f.found.Statements += u.statements
 		reached := u.reached && tested[u.importPath]
 		if reached {
 			f.found.Reached += u.statements
 		}
-		for i, r := range u.best {
-			if r.Text == "" {
-				continue
-			}
-			class := i
-			switch {
-			case !tested[u.importPath]:
-				class += 6
-			case !reached:
-				class += 3
-			}
-			if u.generated {
-				class += 9
-			}
-			all = append(all, candidate{r, class})
+		var class int32
+		switch {
+		case !tested[u.importPath]:
+			class = 2 * (maxSitesOfUnit + 1)
+		case !reached:
+			class = maxSitesOfUnit + 1
+		}
+		if u.generated {
+			class += 3 * (maxSitesOfUnit + 1)
+		}
+		for i, r := range u.sites() {
+			all = append(all, candidate{int32(n), int32(i), class + r.class, r.rank})
 		}
 	}
 	slices.SortFunc(all, func(a, b candidate) int {
-		return cmp.Or(cmp.Compare(a.class, b.class), cmp.Compare(a.rank, b.rank), cmp.Compare(a.Path, b.Path), cmp.Compare(a.Offset, b.Offset))
+		return cmp.Or(cmp.Compare(a.class, b.class), cmp.Compare(a.rank, b.rank), cmp.Compare(a.unit, b.unit), cmp.Compare(a.site, b.site))
 	})
 	for _, c := range all[:min(len(all), maxMutants)] {
-		f.found.Candidates = append(f.found.Candidates, c.Mutant)
+		f.found.Candidates = append(f.found.Candidates, f.units[c.unit].sites()[c.site].Mutant)
 	}
 }
 
-// file adds the units of one product file.
-func (f *mutating) file(file, importPath string, src []byte, seed uint64) {
+// full says that no more is kept.
+func (f *mutating) full() bool { return len(f.units) >= maxUnits || f.texts >= maxTexts }
+
+// file adds the units of one product file; false: it does not parse, or there is no
+// room for all of them.
+func (f *mutating) file(file, importPath string, src []byte, seed uint64) bool {
 	fset := token.NewFileSet()
 	parsed, err := parser.ParseFile(fset, file, src, parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil {
-		return // the compiler says what is wrong
+		return false
 	}
 	s := &sites{mutating: f, tokens: fset.File(parsed.Pos()), src: src, file: file, seed: seed, generated: ast.IsGenerated(parsed)}
 	s.names = f.namesOf(parsed, importPath)
 	for _, decl := range parsed.Decls {
+		if f.full() {
+			return false
+		}
 		switch decl := decl.(type) {
 		case *ast.FuncDecl:
 			if decl.Recv == nil {
@@ -388,23 +451,20 @@ func (f *mutating) file(file, importPath string, src []byte, seed uint64) {
 				}
 				for i, name := range values.Names {
 					s.begin(importPath + "." + name.Name)
-					for _, v := range values.Values {
-						if len(values.Values) == len(values.Names) && v != values.Values[i] {
-							continue
-						}
-						ast.Inspect(v, func(n ast.Node) bool {
-							if lit, ok := n.(*ast.FuncLit); ok {
-								s.body(lit.Body, lit.Type.Results)
-								return false
-							}
-							return s.visit(n, s.use)
-						})
+					switch {
+					case len(values.Values) == len(values.Names):
+						s.value(values.Values[i])
+					case i == 0 && len(values.Values) > 0: // one call for all
+						s.value(values.Values[0])
+					default:
+						s.use(importPath + "." + values.Names[0].Name)
 					}
 					s.end()
 				}
 			}
 		}
 	}
+	return true
 }
 
 // sites collects the sites of one file.
@@ -418,6 +478,18 @@ type sites struct {
 	generated bool
 	unit      unit
 	used      map[int32]bool
+	brace     int // offset of what follows that of the function
+}
+
+// value looks at what a variable or constant is set to.
+func (s *sites) value(v ast.Expr) {
+	ast.Inspect(v, func(n ast.Node) bool {
+		if lit, ok := n.(*ast.FuncLit); ok {
+			s.body(lit.Body, lit.Type.Results)
+			return false
+		}
+		return s.visit(n, s.use)
+	})
 }
 
 func (s *sites) begin(name string) {
@@ -427,38 +499,46 @@ func (s *sites) begin(name string) {
 
 func (s *sites) end() {
 	for name := range s.used {
-		s.unit.uses = append(s.unit.uses, name)
+		if s.mutating.uses++; name != unknown && s.mutating.uses <= maxUses {
+			s.unit.uses = append(s.unit.uses, name)
+		}
+	}
+	for _, r := range s.unit.sites() {
+		s.texts += len(r.Text)
 	}
 	s.units = append(s.units, s.unit)
 }
 
 func (s *sites) use(key string) { s.used[s.id(key)] = true }
 
-// text is the source of n.
-func (s *sites) text(n ast.Node) string {
-	return string(s.src[s.tokens.Offset(n.Pos()):s.tokens.Offset(n.End())])
+// text is the source of n; false: it is too long to be mutated.
+func (s *sites) text(n ast.Node) (string, bool) {
+	from, to := s.tokens.Offset(n.Pos()), s.tokens.Offset(n.End())
+	if to-from > maxMutatedText {
+		return "", false
+	}
+	return string(s.src[from:to]), true
 }
 
 // site considers a mutant: text instead of what stands from pos to end.
-func (s *sites) site(pos, end token.Pos, op Operator, text string, weak bool) {
-	from, to := s.tokens.Offset(pos), s.tokens.Offset(end)
-	if to-from > maxMutatedText {
-		return
-	}
-	rank := mix(s.seed + uint64(from)*8191 + uint64(len(op))*131 + uint64(len(text)))
-	r := ranked{Mutant{s.importPath, s.file, s.tokens.PositionFor(pos, false).Line, op, from, to, text}, rank}
-	if weak {
-		if s.unit.best[2].Text == "" || rank < s.unit.best[2].rank {
-			s.unit.best[2] = r
+func (s *sites) site(pos, end token.Pos, op Operator, text string) {
+	if r, ok := s.ranked(pos, end, op, text); ok {
+		i, _ := slices.BinarySearchFunc(s.unit.best, r, func(a, b ranked) int { return cmp.Compare(a.rank, b.rank) })
+		most := maxSitesOfUnit
+		if len(s.units) >= maxMutants {
+			most = 2
 		}
-		return
+		if i < most {
+			s.unit.best = slices.Insert(s.unit.best[:min(len(s.unit.best), most-1)], i, r)
+		}
 	}
-	switch best := &s.unit.best; {
-	case best[0].Text == "" || rank < best[0].rank:
-		best[1], best[0] = best[0], r
-	case best[1].Text == "" || rank < best[1].rank:
-		best[1] = r
-	}
+}
+
+func (s *sites) ranked(pos, end token.Pos, op Operator, text string) (ranked, bool) {
+	from, to := s.tokens.Offset(pos), s.tokens.Offset(end)
+	rank := mix(s.seed + uint64(from)*8191 + uint64(len(op))*131 + uint64(len(text)))
+	m := Mutant{s.importPath, s.file, s.tokens.PositionFor(pos, false).Line, op, from, to, text, s.brace}
+	return ranked{Mutant: m, rank: rank}, to-from <= maxMutatedText && len(text) <= 3*maxMutatedText
 }
 
 // mix makes a number of which every bit depends on all bits of x (splitmix64).
@@ -471,6 +551,9 @@ func mix(x uint64) uint64 {
 
 // body looks at the body of a function with these results.
 func (s *sites) body(body *ast.BlockStmt, results *ast.FieldList) {
+	defer func(outer int) { s.brace = outer }(s.brace)
+	s.brace = s.tokens.Offset(body.Lbrace) + 1
+	types := typesOf(results)
 	var post ast.Stmt // of a for: its change would only make it endless
 	ast.Inspect(body, func(n ast.Node) bool {
 		if stmt, ok := n.(ast.Stmt); ok {
@@ -492,11 +575,19 @@ func (s *sites) body(body *ast.BlockStmt, results *ast.FieldList) {
 		case *ast.ForStmt:
 			post = n.Post
 		case *ast.IfStmt:
-			s.site(n.Cond.Pos(), n.Cond.End(), Negation, "!("+s.text(n.Cond)+")", false)
+			if cond, ok := s.text(n.Cond); ok {
+				s.site(n.Cond.Pos(), n.Cond.End(), Negation, "!("+cond+")")
+			}
+		case *ast.BlockStmt:
+			s.block(n.List)
+		case *ast.CaseClause:
+			s.block(n.Body)
+		case *ast.CommClause:
+			s.block(n.Body)
 		case *ast.BinaryExpr:
 			s.binary(n)
 		case *ast.AssignStmt:
-			if to, ok := arithmetic[n.Tok]; ok && !hasString(n.Rhs[0]) {
+			if to, ok := arithmetic[n.Tok]; ok && !hasString(n.Rhs[0], maxSumDepth) {
 				s.token(n.TokPos, n.Tok, to, Arithmetic)
 			}
 		case *ast.IncDecStmt:
@@ -505,10 +596,10 @@ func (s *sites) body(body *ast.BlockStmt, results *ast.FieldList) {
 			s.literal(n)
 		case *ast.Ident:
 			if n.Name == "true" || n.Name == "false" {
-				s.site(n.Pos(), n.End(), Constant, strconv.FormatBool(n.Name == "false"), false)
+				s.site(n.Pos(), n.End(), Constant, strconv.FormatBool(n.Name == "false"))
 			}
 		case *ast.ReturnStmt:
-			s.returned(n, results)
+			s.returned(n, types)
 		case *ast.ExprStmt:
 			s.call(n)
 		}
@@ -534,11 +625,11 @@ var (
 )
 
 func (s *sites) token(pos token.Pos, from, to token.Token, op Operator) {
-	s.site(pos, pos+token.Pos(len(from.String())), op, to.String(), false)
+	s.site(pos, pos+token.Pos(len(from.String())), op, to.String())
 }
 
 func (s *sites) binary(n *ast.BinaryExpr) {
-	if to, ok := arithmetic[n.Op]; ok && !hasString(n) {
+	if to, ok := arithmetic[n.Op]; ok && !hasString(n, maxSumDepth) {
 		s.token(n.OpPos, n.Op, to, Arithmetic)
 	}
 	if to, ok := boundary[n.Op]; ok {
@@ -550,15 +641,18 @@ func (s *sites) binary(n *ast.BinaryExpr) {
 }
 
 // hasString reports whether e is a sum with a string in it, of which there is no
-// difference.
-func hasString(e ast.Expr) bool {
+// difference. It looks only so deep.
+func hasString(e ast.Expr, depth int) bool {
+	if depth == 0 {
+		return false
+	}
 	switch e := e.(type) {
 	case *ast.BasicLit:
 		return e.Kind == token.STRING
 	case *ast.BinaryExpr:
-		return hasString(e.X) || hasString(e.Y)
+		return hasString(e.Y, depth/2) || hasString(e.X, depth-1)
 	case *ast.ParenExpr:
-		return hasString(e.X)
+		return hasString(e.X, depth-1)
 	}
 	return false
 }
@@ -566,32 +660,58 @@ func hasString(e ast.Expr) bool {
 func (s *sites) literal(n *ast.BasicLit) {
 	switch n.Kind { //nolint:exhaustive // imaginary numbers are rare
 	case token.INT, token.FLOAT, token.CHAR:
-		s.site(n.Pos(), n.End(), Constant, "("+n.Value+" + 1)", false)
+		s.site(n.Pos(), n.End(), Constant, "("+n.Value+" + 1)")
 	case token.STRING:
-		s.site(n.Pos(), n.End(), Constant, "("+n.Value+` + "x")`, true)
+		r, ok := s.ranked(n.Pos(), n.End(), Constant, "("+n.Value+` + "x")`)
+		if ok && (len(s.unit.text) == 0 || r.rank < s.unit.text[0].rank) {
+			s.unit.text = []ranked{r}
+		}
 	}
 }
 
-// returned considers each value of a return that is not a plain zero already.
-func (s *sites) returned(n *ast.ReturnStmt, results *ast.FieldList) {
+// typesOf is the type of each result.
+func typesOf(results *ast.FieldList) []ast.Expr {
 	var types []ast.Expr
 	if results != nil {
 		for _, f := range results.List {
 			types = append(types, slices.Repeat([]ast.Expr{f.Type}, max(1, len(f.Names)))...)
 		}
 	}
+	return types
+}
+
+// returned considers each value of a return that is not a plain zero already.
+func (s *sites) returned(n *ast.ReturnStmt, types []ast.Expr) {
 	if len(types) != len(n.Results) {
 		return // none, or those of a call
 	}
 	for i, e := range n.Results {
-		value, kind := s.text(e), s.text(types[i])
+		value, short := s.text(e)
+		kind, known := s.text(types[i])
 		switch {
-		case slices.Contains([]string{"nil", "0", `""`, "true", "false"}, value):
+		case !short || !known || slices.Contains([]string{"nil", "0", `""`, "true", "false"}, value):
 		case kind == "bool":
-			s.site(e.Pos(), e.End(), ReturnValue, "!("+value+")", false)
+			s.site(e.Pos(), e.End(), ReturnValue, "!("+value+")")
 		default:
-			s.site(e.Pos(), e.End(), ReturnValue, "func() (_ "+kind+") { var _ "+kind+" = "+value+"; return }()", false)
+			s.site(e.Pos(), e.End(), ReturnValue, "func() (_ "+kind+") { var _ "+kind+" = "+value+"; return }()")
 		}
+	}
+}
+
+// block considers the assignments among statements.
+func (s *sites) block(list []ast.Stmt) {
+	blank := func(e ast.Expr) bool { id, ok := e.(*ast.Ident); return ok && id.Name == "_" }
+	for _, stmt := range list {
+		if a, ok := stmt.(*ast.AssignStmt); ok && a.Tok == token.ASSIGN && slices.ContainsFunc(a.Lhs, func(e ast.Expr) bool { return !blank(e) }) {
+			s.removed(a, RemovedSet)
+		}
+	}
+}
+
+// removed considers a statement that is not executed.
+func (s *sites) removed(n ast.Stmt, op Operator) {
+	if text, ok := s.text(n); ok {
+		s.site(n.Pos(), n.End(), op, "if false { "+text+" }")
 	}
 }
 
@@ -613,5 +733,5 @@ func (s *sites) call(n *ast.ExprStmt) {
 			return
 		}
 	}
-	s.site(n.Pos(), n.End(), RemovedCall, "if false { "+s.text(n)+" }", false)
+	s.removed(n, RemovedCall)
 }

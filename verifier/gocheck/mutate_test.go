@@ -45,8 +45,11 @@ func (x *t) Label(prefix string) (string, error) {
 }
 
 func Unused(a, b int) bool {
+	x.A, _ = a, b
 	return a == b
 }
+
+var x t
 `
 
 // modules of one package p with a test that names Sum and table.
@@ -91,8 +94,8 @@ func TestMutantsAreOfEachOperatorAndCompile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if found.Statements != 10 || found.Reached != 7 {
-			t.Fatalf("%d statements, %d reached; want 10 and 7", found.Statements, found.Reached)
+		if found.Statements != 11 || found.Reached != 7 {
+			t.Fatalf("%d statements, %d reached; want 11 and 7", found.Statements, found.Reached)
 		}
 		for _, m := range found.Candidates {
 			if what := changed(t, tree, m); !seen[what] {
@@ -107,6 +110,7 @@ func TestMutantsAreOfEachOperatorAndCompile(t *testing.T) {
 		"constant: 2 => (2 + 1)", "constant: true => false",
 		"negation: all[i] > 0 && all[i] < Limit => !(all[i] > 0 && all[i] < Limit)",
 		"removed_call: strings.ToUpper(prefix) => if false { strings.ToUpper(prefix) }",
+		"removed_set: x.A, _ = a, b => if false { x.A, _ = a, b }",
 		"return_value: a == b => !(a == b)", "return_value: n * 2 => func() (_ int) { var _ int = n * 2; return }()",
 		"return_value: prefix + \"x\" => func() (_ string) { var _ string = prefix + \"x\"; return }()",
 		"return_value: total => func() (_ int) { var _ int = total; return }()",
@@ -116,19 +120,30 @@ func TestMutantsAreOfEachOperatorAndCompile(t *testing.T) {
 	}
 }
 
-// compiles type-checks the mutated sample.
+// compiles type-checks the mutated sample, and its neutral twin.
 func compiles(t *testing.T, fset *token.FileSet, imports types.Importer, m Mutant) {
 	t.Helper()
-	src, err := m.Apply([]byte(mutableSource))
+	mutant, err := m.Apply([]byte(mutableSource))
 	if err != nil {
 		t.Fatal(err)
 	}
-	file, err := parser.ParseFile(fset, "p.go", src, 0)
-	if err == nil {
-		_, err = (&types.Config{Importer: imports}).Check("p", fset, []*ast.File{file}, nil)
-	}
+	twin, err := m.Neutral([]byte(mutableSource), strings.NewReader(strings.Repeat("x", 13)))
 	if err != nil {
-		t.Errorf("line %d, %s: %v", m.Line, m.Operator, err)
+		t.Fatal(err)
+	}
+	for _, src := range [][]byte{mutant, twin} {
+		file, err := parser.ParseFile(fset, "p.go", src, 0)
+		if err == nil {
+			_, err = (&types.Config{Importer: imports}).Check("p", fset, []*ast.File{file}, nil)
+		}
+		if err != nil {
+			t.Errorf("line %d, %s: %v", m.Line, m.Operator, err)
+		}
+	}
+	word := string("x"[0]%26 + 'a')
+	word = strings.Repeat(word, 13)
+	if got, want := strings.Replace(string(twin), " for "+word+" {}; ", "", 1), mutableSource+"\nvar "+word+" bool\n"; got != want {
+		t.Error(cmp.Diff(want, got))
 	}
 }
 
@@ -203,7 +218,7 @@ func TestTestersAreTheTestsThatHaveThePackage(t *testing.T) {
 func TestFilesOverTheBoundAreSaid(t *testing.T) {
 	tree, d := mutable(t, map[string]string{"p/long.go": "package p\n\nfunc Long() int { return 1 }\n//" + strings.Repeat("x", MaxSourceBytes)})
 	found, err := FindMutants(tree, d, "")
-	if err != nil || !slices.Equal(found.Skipped, []string{"p/long.go"}) || found.Statements != 10 {
+	if err != nil || !slices.Equal(found.Skipped, []string{"p/long.go"}) || found.Statements != 11 {
 		t.Errorf("%v, %d statements, %v", found.Skipped, found.Statements, err)
 	}
 }
