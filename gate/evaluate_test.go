@@ -93,6 +93,17 @@ func TestEvaluateChangesNoneOfItsInput(t *testing.T) {
 	}
 }
 
+// TestSilenceOnMutantsIsNoGreen: a go-test that passes and says nothing of mutants.
+func TestSilenceOnMutantsIsNoGreen(t *testing.T) {
+	w := newWorld(t, newLane(t, laneID, seal.ClassIsolated))
+	builtin(w)
+	w.facts.Mutants = nil
+	c := only(t, gate.Evaluate(w.build()))
+	if got := codes(c); c.Signal != gate.Amber || !slices.Contains(got, gate.CheckIndeterminate) {
+		t.Errorf("%s", describe(c))
+	}
+}
+
 func TestPlainBuiltinIsAssertedAndGreenWithBuiltinCapFirst(t *testing.T) {
 	w := newWorld(t, newLane(t, laneID, seal.ClassShared))
 	builtin(w)

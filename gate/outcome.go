@@ -37,11 +37,22 @@ func (j *judge) askControl(r *receipt.Receipt) {
 }
 
 // askMutants is condition 7 for the product: its tests noticed a planted defect.
+// That a passing receipt does not say so is no sign that they did.
 func (j *judge) askMutants(r *receipt.Receipt) {
-	if m := r.Mutants; m != nil && m.Killed == 0 && m.Survived > 0 {
+	passes := r.Classification == receipt.Asserted || r.Classification == receipt.VerifiedEligible
+	switch m := r.Mutants; {
+	case m == nil && passes && plantsMutants(r):
+		j.add(CheckIndeterminate, j.verify(), "no full judgement was possible: nothing shows that mutants of the product were tried")
+	case m != nil && m.Killed == 0 && m.Survived > 0:
 		j.add(NoMutantKilled, j.showReceipt(), "the tests noticed none of %s planted in %s of the product: they do not test it",
 			plural(m.Survived, "defect"), plural(m.Statements, "statement"))
 	}
+}
+
+// plantsMutants reports whether the receipt is of a check that tries mutants.
+func plantsMutants(r *receipt.Receipt) bool {
+	_, name, _ := strings.Cut(r.Tools.BuiltinID, ":")
+	return name == "go-test"
 }
 
 // ranFirst reports whether the control started no later than every execution.

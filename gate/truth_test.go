@@ -57,6 +57,9 @@ func fails(r *receipt.Receipt) {
 func builtin(w *world) {
 	w.facts.Check.Kind = receipt.Builtin
 	w.facts.Tools.BuiltinID = "builtin:go-test"
+	if w.facts.Mutants == nil {
+		w.facts.Mutants = &receipt.Mutants{Asked: 3, Statements: 9, Reached: 9, Killed: 3}
+	}
 	w.facts.Control.Kind = receipt.ControlPlanted
 	w.after = append(w.after, func(w *world) { w.in.Required[0].Builtin = true })
 }

@@ -1,6 +1,7 @@
 package gocheck
 
 import (
+	"fmt"
 	"go/ast"
 	"go/importer"
 	"go/parser"
@@ -220,5 +221,54 @@ func TestFilesOverTheBoundAreSaid(t *testing.T) {
 	found, err := FindMutants(tree, d, "")
 	if err != nil || !slices.Equal(found.Skipped, []string{"p/long.go"}) || found.Statements != 11 {
 		t.Errorf("%v, %d statements, %v", found.Skipped, found.Statements, err)
+	}
+}
+
+// TestSourcesMadeToBeSlowAreRead has sources on which a search that looks at
+// something once more for each level, name or package would take hours.
+func TestSourcesMadeToBeSlowAreRead(t *testing.T) {
+	const n = 50_000
+	list := func(of string) string { return strings.TrimSuffix(strings.Repeat(of+", ", n), ", ") }
+	var names strings.Builder
+	for i := range n {
+		fmt.Fprintf(&names, ", v%d", i)
+	}
+	more := map[string]string{
+		"p/sum.go":    "package p\n\nfunc Long(x int) int { return x" + strings.Repeat(" + x", n) + " }\n",
+		"p/vars.go":   "package p\n\nvar " + names.String()[2:] + " = " + list("0") + "\n",
+		"p/nested.go": "package p\n\nfunc Nested() { " + strings.Repeat("if func() bool { ", n/8) + "return false " + strings.Repeat("}() {} ; return false", n/8) + "}\n",
+		"p/result.go": "package p\n\nfunc Results() (" + list("int") + ") { " + strings.Repeat("return ; ", n) + "}\n",
+		"p/wide.go":   "package p\n\nfunc Wide() (_ struct{ " + strings.Repeat("int; ", n) + "}) { " + strings.Repeat("return x ; ", n) + "}\n",
+	}
+	for i := range 1500 {
+		name := fmt.Sprintf("q%d", i)
+		more[name+"/q.go"] = fmt.Sprintf("package %s\n\nimport _ \"example.test/m/q%d\"\n", name, i+1)
+		more[name+"/q_test.go"] = "package " + name + "\n"
+	}
+	tree, d := mutable(t, more)
+	found, err := FindMutants(tree, d, "seed")
+	if err != nil || len(found.Candidates) == 0 || len(found.Skipped) > 0 {
+		t.Fatalf("%d candidates, skipped %v, %v", len(found.Candidates), found.Skipped, err)
+	}
+	for range 100 {
+		if got := len(d.Testers("example.test/m/q1499", false)); got != 1500 {
+			t.Fatalf("%d packages have it in their tests", got)
+		}
+	}
+}
+
+func TestFunctionsOverTheBoundAreSaid(t *testing.T) {
+	tree, d := mutable(t, map[string]string{"p/many.go": "package p\n" + strings.Repeat("func F(a int) { a = 1 }\n", maxUnits+1)})
+	found, err := FindMutants(tree, d, "seed")
+	if err != nil || len(found.Candidates) != maxMutants || !slices.Contains(found.Skipped, "p/many.go") || found.Statements > maxUnits+11 {
+		t.Errorf("%d candidates, skipped %v, %d statements, %v", len(found.Candidates), found.Skipped, found.Statements, err)
+	}
+}
+
+func TestAFileThatDoesNotParseIsSaid(t *testing.T) {
+	tree, d := mutable(t, map[string]string{"p/odd.go": "package p\n\nfunc Odd( {}\n"})
+	found, err := FindMutants(tree, d, "")
+	if err != nil || !slices.Equal(found.Skipped, []string{"p/odd.go"}) {
+		t.Errorf("%v, %v", found.Skipped, err)
 	}
 }

@@ -102,6 +102,9 @@ func recordRuns(ctx context.Context, dir, top string, pass bool, only string) (e
 		r.RepositoryID, r.RunID, r.JobID, r.Nonce = repo.ID, "", check.JobID, fmt.Sprint("n-", r.Sequence)
 		r.ReceiptID, r.Lane.LaneID = fmt.Sprint("r-", r.Sequence), s.Home.LaneID()
 		r.Check.ID, r.Check.BacksClaim, r.Tools.BuiltinID = check.CheckID(), check.BacksClaim, check.Uses
+		if check.Uses == "builtin:go-test" {
+			r.Mutants = &receipt.Mutants{Asked: 3, Statements: 9, Reached: 9, Killed: 3}
+		}
 		if r.Check.Digest, err = check.Digest(); err != nil {
 			return err
 		}
