@@ -38,6 +38,7 @@ func TestInterruptedCheckEndsInAReceipt(t *testing.T) {
 		{"both runs", goTest, 1},
 		{"look for mutants of the product", goTest, 1},
 		{"mutants of the product: 0 tried, 0 killed", goTest, 1},
+		{"mutants of the product: look again at one that was killed", goTest, 1},
 		{"negative control", vet, 1},
 		{"run 1 of 2", vet, 1},
 		{"run 2 of 2", vet, 1},
