@@ -81,7 +81,7 @@ func (c conn) Exec(ctx context.Context, op, query string, args ...any) error {
 
 // One implements sqlrows.Conn.
 func (c conn) One(ctx context.Context, op, query string, args []any, scan func(sqlrows.Scanner) error) error {
-	s, err := c.prepare(ctx, query)
+	s, err := c.prepare(ctx, query) //nolint:sqlclosecheck // the transaction closes it
 	if err != nil {
 		return wrap(err, op)
 	}
@@ -90,7 +90,7 @@ func (c conn) One(ctx context.Context, op, query string, args []any, scan func(s
 
 // Each implements sqlrows.Conn.
 func (c conn) Each(ctx context.Context, op, query string, args []any, scan func(sqlrows.Scanner) error) (err error) {
-	s, err := c.prepare(ctx, query)
+	s, err := c.prepare(ctx, query) //nolint:sqlclosecheck // the transaction closes it
 	if err != nil {
 		return wrap(err, op)
 	}
