@@ -341,32 +341,26 @@ func nameReceipts(ctx context.Context, r store.Reader, ring seal.Keyring, out []
 		seal string
 	}
 	var newest []named
-	for page := (store.Page{}); ; {
-		rows, err := r.Log(ctx, page)
+	err := eachEntry(ctx, r, func(row store.LogRow) error {
+		if row.Entry.Kind != string(store.KindReceipt) {
+			return nil
+		}
+		v, err := receiptOf(ctx, r, row.Record, ring)
 		if err != nil {
 			return err
 		}
-		for _, row := range rows {
-			page.After = row.Entry.Position
-			if row.Entry.Kind != string(store.KindReceipt) {
-				continue
-			}
-			v, err := receiptOf(ctx, r, row.Record, ring)
-			if err != nil {
-				return err
-			}
-			i, ok := revoked[v.Key().Public.ID()]
-			if !ok || row.Entry.Position < out[i].Position || row.Entry.Position >= out[i].Since {
-				continue
-			}
-			if newest = append(newest, named{i, v.Seal()}); len(newest) > most {
-				out[newest[0].lane].Left++
-				newest = newest[1:]
-			}
+		i, ok := revoked[v.Key().Public.ID()]
+		if !ok || row.Entry.Position < out[i].Position || row.Entry.Position >= out[i].Since {
+			return nil
 		}
-		if len(rows) == 0 {
-			break
+		if newest = append(newest, named{i, v.Seal()}); len(newest) > most {
+			out[newest[0].lane].Left++
+			newest = newest[1:]
 		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	for _, n := range newest {
 		out[n.lane].Receipts = append(out[n.lane].Receipts, n.seal)

@@ -22,16 +22,30 @@ func (s *Service) VerifyLog(ctx context.Context) (entries int64, err error) {
 
 func verifyLog(ctx context.Context, r store.Reader) (entries int64, err error) {
 	var head eventlog.Entry
+	err = eachEntry(ctx, r, func(row store.LogRow) error {
+		if err := eventlog.Verify(head, row.Entry, row.Record); err != nil {
+			return fmt.Errorf("%w: %w", store.ErrCorrupt, err)
+		}
+		head = row.Entry
+		return nil
+	})
+	return head.Position, err
+}
+
+// eachEntry calls fn for every entry of the log, a page at a time. It stops at the
+// first error and returns it.
+func eachEntry(ctx context.Context, r store.Reader, fn func(store.LogRow) error) error {
+	var page store.Page
 	for {
-		rows, err := r.Log(ctx, store.Page{After: head.Position})
+		rows, err := r.Log(ctx, page)
 		if err != nil || len(rows) == 0 {
-			return head.Position, err
+			return err
 		}
 		for _, row := range rows {
-			if err := eventlog.Verify(head, row.Entry, row.Record); err != nil {
-				return head.Position, fmt.Errorf("%w: %w", store.ErrCorrupt, err)
+			if err := fn(row); err != nil {
+				return err
 			}
-			head = row.Entry
+			page.After = row.Entry.Position
 		}
 	}
 }

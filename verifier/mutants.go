@@ -109,12 +109,12 @@ func (r *run) findMutants() ([]gocheck.Mutant, map[string][]byte, error) {
 			r.body.Findings = append(r.body.Findings, receipt.FindingsLeftOut("file_not_mutated", int64(len(found.Skipped)-i)))
 			break
 		}
-		r.finding("file_not_mutated", file, "no mutant is planted in it: it is a link or too long")
+		r.finding("file_not_mutated", file, "no mutant is planted in it: it is a link, too long, or not Go that can be read")
 	}
 	switch {
 	case len(found.Candidates) > 0:
 	case len(found.Skipped) > 0:
-		r.incident("mutants_undecided", receipt.MakesIndeterminate, "no mutant could be planted: every product file is a link or too long")
+		r.incident("mutants_undecided", receipt.MakesIndeterminate, "no mutant could be planted: every product file is a link, too long, or not Go that can be read")
 	default:
 		r.finding("nothing_to_mutate", r.source.module.Dir, "the check's packages have no statement in which a mutant could be planted")
 	}

@@ -117,9 +117,7 @@ func rootKey(ctx context.Context, f *cli.Factory) (*home.Home, *seal.PrivateKey,
 	if made {
 		created = append(created, "root key "+h.KeyPath("root"))
 	}
-	for _, c := range created {
-		f.Streams.Notef("created %s", cli.Escape(c))
-	}
+	embedded.Say(f, created)
 	return h, root, err
 }
 
