@@ -249,7 +249,7 @@ func (r *Report) tap(in io.Reader) error {
 		case strings.HasPrefix(line, "Bail out!"):
 			return r.add("(bail out)", Failed)
 		case strings.HasPrefix(line, "1.."):
-			n, err := strconv.Atoi(strings.Fields(line[3:] + " ")[0])
+			n, err := strconv.Atoi(append(strings.Fields(line[3:]), "")[0])
 			if err != nil || planned || n < 0 {
 				return malformed("its plan is %.80q", line)
 			}
