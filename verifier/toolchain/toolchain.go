@@ -165,12 +165,13 @@ func ask(ctx context.Context, tempDir, path string) (_ Toolchain, err error) {
 	if err != nil {
 		return Toolchain{}, err
 	}
+	number := append(strings.Fields(env.GOVERSION), "")[0] // GOEXPERIMENT and the like follow it
 	want := fmt.Sprintf("go version %s %s/%s", env.GOVERSION, env.GOOS, env.GOARCH)
-	if got := strings.TrimSpace(string(out)); got != want || !version.IsValid(strings.Fields(env.GOVERSION + " ")[0]) {
+	if got := strings.TrimSpace(string(out)); got != want || !version.IsValid(number) {
 		return Toolchain{}, fmt.Errorf("go version says %q where go env leads to expect %q", got, want)
 	}
 	return Toolchain{
-		Go: real, GOROOT: root, Version: strings.Fields(env.GOVERSION)[0],
+		Go: real, GOROOT: root, Version: number,
 		GOOS: env.GOOS, GOARCH: env.GOARCH, CgoEnabled: env.CGO_ENABLED == "1", Proxies: env.GOPROXY,
 		cc: compilerName(env.CC), cxx: compilerName(env.CXX),
 	}, nil
