@@ -132,21 +132,25 @@ func judge(ctx context.Context, f *cli.Factory, o Options) (report gate.Report, 
 	if err != nil {
 		return gate.Report{}, err
 	}
-	s, err := service.Open(ctx, f, "")
+	dir, err := home.Locate(f.Getenv)
 	if err != nil {
 		return gate.Report{}, err
 	}
-	defer func() { err = errors.Join(err, s.Close()) }()
-	settings, err := s.UserHome.Settings()
+	settings, err := (&home.Home{Dir: dir}).Settings()
 	if err != nil {
 		return gate.Report{}, err
 	}
 	subject := subject{top: wt.Path, options: snapshot.Options{
 		Limits: snapshot.Limits{Files: settings.SnapshotFiles, Bytes: settings.SnapshotBytes},
 	}}
-	if q.Tree, q.Files, err = subject.read(ctx, o); err != nil {
+	s, err := openBeside(ctx, f, func(ctx context.Context) (err error) {
+		q.Tree, q.Files, err = subject.read(ctx, o)
+		return err
+	})
+	if err != nil {
 		return gate.Report{}, err
 	}
+	defer func() { err = errors.Join(err, s.Close()) }()
 	repo, _, err := s.FindRepository(ctx, wt)
 	if err != nil {
 		return gate.Report{}, err
@@ -162,6 +166,25 @@ func judge(ctx context.Context, f *cli.Factory, o Options) (report gate.Report, 
 		err = summarise(ctx, f, s, q, report, o.VSA, wt.Path)
 	}
 	return report, err
+}
+
+// openBeside opens the service while read, which is cut short if that fails, reads
+// what is to be judged: neither needs the other.
+func openBeside(ctx context.Context, f *cli.Factory, read func(context.Context) error) (*service.Session, error) {
+	reading, stop := context.WithCancel(ctx)
+	defer stop()
+	done := make(chan error, 1)
+	go func() { done <- read(reading) }()
+	s, err := service.Open(ctx, f, "")
+	if err != nil {
+		stop()
+		<-done
+		return nil, err
+	}
+	if err := <-done; err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
 }
 
 // summarise has the service judge again and sign, and writes the summary if it
