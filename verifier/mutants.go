@@ -54,6 +54,11 @@ func (r *run) mutants(ctx context.Context, cache string) error {
 			return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Operator, b.Operator))
 		})
 	}()
+	if r.everyMutant > 0 {
+		found = found[:min(len(found), r.everyMutant)]
+		m.Asked = int64(len(found))
+		return r.tryEvery(ctx, cache, found, sources)
+	}
 	fallen := 0 // kills that did not stand
 	try := func(want int64, inSight bool) error {
 		for tried := 0; tried < len(found); {

@@ -39,6 +39,8 @@ type run struct {
 	limits  sandbox.Limits
 	number  *journal.Entry
 
+	everyMutant int // up to how many a rehearsal tries; 0: those of a run
+
 	mu      sync.Mutex // guards what two runs side by side change in the body
 	body    receipt.Receipt
 	source  goSource

@@ -143,11 +143,20 @@ func (b *binder) copy(path string, data []byte) {
 // worst returns the kind of the worst outcome: failed before void before
 // indeterminate.
 func worst(outcomes []verifier.Outcome) (problem.Kind, bool) {
+	classes := make([]receipt.Classification, len(outcomes))
+	for i, o := range outcomes {
+		classes[i] = o.Receipt.Receipt().Classification
+	}
+	return worstOf(classes)
+}
+
+// worstOf returns the kind of the worst classification.
+func worstOf(classes []receipt.Classification) (problem.Kind, bool) {
 	rank := map[receipt.Classification]int{receipt.Indeterminate: 1, receipt.Void: 2, receipt.Failed: 3}
 	kinds := []problem.Kind{0, problem.Indeterminate, problem.Void, problem.No}
 	top := 0
-	for _, o := range outcomes {
-		top = max(top, rank[o.Receipt.Receipt().Classification])
+	for _, c := range classes {
+		top = max(top, rank[c])
 	}
 	return kinds[top], top > 0
 }

@@ -27,6 +27,7 @@ import (
 // rehearseOptions are the flags of `verifier rehearse`.
 type rehearseOptions struct {
 	worktree string
+	mutants  string
 	wait     time.Duration
 	output   cli.Output
 }
@@ -47,18 +48,25 @@ The result is signed by the lane and kept in its home; "verifier attest" shows i
 It makes no receipt, and no claim reads higher for it. Without an ID every check of
 the intent is rehearsed. Builtins are not: each of their runs plants its own control.
 
+With --mutants it is the checks by builtin:go-test that are rehearsed, the workflow's
+or those named: they are run as by "verifier run", then mutants of the product are
+planted, all of them or as many as said, and every one that no test notices is named.
+That may take long, signs nothing and is kept nowhere.
+
 Exit codes: 0 every check graduates; 1 one fails on the tree; 5 one passes where
 it must not, or its negative control does not do its work; 4 one could not be
 judged; 2 no such check; 3 refused; 6 a document is invalid; 7 this machine lacks
 something; 8 a check is unfilled or unpinned. Of several checks the worst counts:
 3, 6, 7, 1, 5, 4.`,
 		Example: `  striatum verifier rehearse
-  striatum verifier rehearse schema --output json`,
+  striatum verifier rehearse schema --output json
+  striatum verifier rehearse --mutants all builtin:go-test`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error { return o.execute(cmd.Context(), f, args) },
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&o.worktree, "worktree", "", "the worktree, or a folder in it (default: the working directory)")
+	fl.StringVar(&o.mutants, "mutants", "", `try this `+"`number`"+` of mutants of the product, or "all", with the checks by builtin:go-test`)
 	fl.DurationVar(&o.wait, "wait", 10*time.Minute, "how long to wait for the lane while another process holds it")
 	cli.AddOutput(cmd, &o.output)
 	return cmd
@@ -67,6 +75,10 @@ something; 8 a check is unfilled or unpinned. Of several checks the worst counts
 func (o *rehearseOptions) execute(ctx context.Context, f *cli.Factory, ids []string) (err error) {
 	if o.wait < 0 {
 		return problem.New(problem.Usage, "--wait is negative", "", "give a duration such as 10m")
+	}
+	most, err := mostMutants(o.mutants)
+	if err != nil {
+		return err
 	}
 	top, err := (&runOptions{worktree: o.worktree}).top(f)
 	if err != nil {
@@ -77,6 +89,9 @@ func (o *rehearseOptions) execute(ctx context.Context, f *cli.Factory, ids []str
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
+	if most > 0 {
+		return o.tryMutants(ctx, f, s, ids, most)
+	}
 	done, err := s.lane.Rehearse(ctx, verifier.Request{
 		RepositoryID: s.repo.ID, Requester: s.Is.Principal.String(), Root: s.worktree.Path, Wait: o.wait,
 		Select: func(tree string) (verifier.Selection, error) {
@@ -126,7 +141,7 @@ func rehearsable(files daemon.Files, ids []string) (verifier.Selection, error) {
 	for _, id := range ids {
 		what := fmt.Sprintf("rehearse the check %q", id)
 		if _, ok := workflow.LookupBuiltin(id); ok {
-			return sel, problem.New(problem.Usage, what, "it is a builtin: each of its runs plants its own control, so there is nothing to rehearse", "run: striatum verifier run --check "+shellquote.Word(id))
+			return sel, problem.New(problem.Usage, what, "it is a builtin: each of its runs plants its own control, so there is nothing to rehearse", "run: striatum verifier run --check "+shellquote.Word(id)+"; --mutants rehearses "+goTest)
 		}
 		if !slices.Contains(known, id) {
 			hint := "name one of: " + strings.Join(known, ", ")
