@@ -210,6 +210,33 @@ func codes(r receipt.Receipt) string {
 
 var goTest = workflow.CheckRef{Uses: "builtin:go-test", BacksClaim: "tests-pass"}
 
+// TestHonestModulesRead runs honest modules of common shapes through the whole lane:
+// none is wrongly red.
+func TestHonestModulesRead(t *testing.T) {
+	l := open(t)
+	want := map[string]string{
+		"other-systems": "test_file_excluded", "example-without-output": "example_not_run",
+		"nested-module": "module_not_checked", "replaced-by-folder": "module_not_checked", "vendored": "module_not_checked",
+	}
+	files, err := filepath.Glob("gocheck/testdata/honest/*.txtar")
+	if err != nil || len(files) < 40 {
+		t.Fatalf("%d modules, %v", len(files), err)
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".txtar")
+		t.Run(name, func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := l.receiptOf(t, testenv.Tree(t, string(text)), goTest)
+			if got := codes(r); r.Classification != receipt.Asserted || got != want[name] {
+				t.Errorf("%s, %s; want asserted and %q: %+v", r.Classification, got, want[name], r.Reasons)
+			}
+		})
+	}
+}
+
 // TestCheatsNeverRead holds every cheat against the whole lane: what must come
 // of it, and the code that names the trick. "asserted" stands where the cheat is
 // a stated limit of this version: a baseline (09) will tell. In 06, 12-skip-one and
