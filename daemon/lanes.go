@@ -82,7 +82,7 @@ func (s *Service) EnrolLane(ctx context.Context, p Principal, spec LaneSpec) err
 			KeyID: spec.PublicKey.ID(), LaneID: spec.LaneID, Class: string(spec.Class), PublicKey: pem, By: p.String(),
 		})
 		if err == nil && spec.Probe != nil {
-			_, err = w.AddLaneProbe(ctx, spec.Probe.row(spec.LaneID, p, store.LaneProbe{}))
+			err = addProbe(ctx, w, *spec.Probe, spec.LaneID, p, store.LaneProbe{})
 		}
 		return err
 	})
@@ -147,8 +147,15 @@ func gateLanes(ctx context.Context, r store.Reader) ([]gate.Lane, error) {
 	var out []gate.Lane
 	for _, l := range lanes {
 		lane := gate.Lane{KeyID: l.Value.KeyID, LaneID: l.Value.LaneID, Class: seal.Class(l.Value.Class), EnrolledAt: l.Position}
-		if lane.Lowered, err = lowered(ctx, r, l); err != nil {
+		probe, found, err := probeOf(ctx, r, l)
+		if err != nil {
 			return nil, err
+		}
+		if found {
+			lane.Lowered = lowered(probe.Value)
+		}
+		for _, s := range probe.Value.Spans {
+			lane.Reached = append(lane.Reached, gate.Span{From: s.From, To: s.To})
 		}
 		for _, rev := range revocations {
 			if rev.Value.KeyID != lane.KeyID {

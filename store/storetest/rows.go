@@ -54,7 +54,7 @@ func NewSample(blob string) Sample {
 		CheckRequestTaken: store.CheckRequestTaken{ID: "request-1", LaneID: "lane-1"},
 		CheckRequestEnd:   store.CheckRequestEnd{ID: "request-1", By: "lane:lane-1", Outcome: "done", Why: "it is", Seals: []string{digest(2)}},
 		LaneProbe: store.LaneProbe{
-			LaneID: "lane-1", Users: []string{"agent"}, By: "lane:lane-1",
+			LaneID: "lane-1", Reached: "secret_readable", ReachedAt: 1<<53 - 2, Spans: []store.LogSpan{{From: 3, To: 1<<53 - 3}}, Users: []string{"agent"}, By: "lane:lane-1",
 			Findings: []store.ProbeFinding{{Code: "secret_readable", User: "agent", What: "/k"}},
 		},
 	}
