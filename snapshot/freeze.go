@@ -125,7 +125,7 @@ func (s *session) attempt() (snap Snapshot, err error) {
 		}
 	}
 	top := &node{mode: modeTree}
-	w.pool.push(func(wk *worker) error { return w.dir(wk, top, "", 0, nil, false) })
+	w.pool.push(func(wk *worker) error { return w.dir(wk, top, "", 0, nil, false) }, nil)
 	if err := w.pool.run(s.ctx, s.opt.Workers); err != nil {
 		return Snapshot{}, err
 	}

@@ -180,7 +180,7 @@ func (w *walker) dir(wk *worker, n *node, path string, depth int64, rules *ignor
 		w.pool.push(func(wk *worker) error {
 			defer fo.release()
 			return w.take(wk, fo, part)
-		})
+		}, fo.release)
 	}
 	return w.take(wk, fo, files)
 }
@@ -277,7 +277,7 @@ func (w *walker) entry(fo *folder, e beneath.Entry, depth int64, rules *ignore.R
 		}
 		k := &node{name: e.Name, mode: modeTree, parent: fo.n}
 		fo.n.kids = append(fo.n.kids, k)
-		w.pool.push(func(wk *worker) error { return w.dir(wk, k, path, depth+1, rules, out) })
+		w.pool.push(func(wk *worker) error { return w.dir(wk, k, path, depth+1, rules, out) }, nil)
 		return nil, nil
 	}
 	k := &node{name: e.Name, parent: fo.n}

@@ -262,7 +262,7 @@ func TestAFaultEndsTheRequestThatBroughtItAboutAlone(t *testing.T) {
 	b := newBench(t)
 	for range MaxQueueOf + 1 { // none of them keeps a place
 		for _, id := range []string{"a fault", "a job's fault"} {
-			if end, _ := b.end(b.offer(id)); end.Problem == nil || end.Problem.Kind != "internal" {
+			if end, _ := b.end(b.offer(id)); end.Problem == nil || end.Problem.Kind != "indeterminate" {
 				t.Errorf("%s: got %+v", id, end.Problem)
 			}
 		}

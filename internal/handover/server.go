@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"syscall"
 	"time"
 
 	"striatum/daemon/wire"
+	"striatum/internal/crew"
 	"striatum/internal/problem"
 	"striatum/internal/unixsocket"
 	"striatum/seal"
@@ -98,7 +98,10 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 			}
 			all.Go(func() {
 				defer s.disconnect(from.UID)
-				s.serve(serving, u, from)
+				_ = s.contain(serving, func() error { // it goes to the log
+					s.serve(serving, u, from)
+					return nil
+				})
 			})
 		}
 	}()
@@ -339,13 +342,11 @@ func (s *Server) work(ctx context.Context) {
 // contain calls f, whose panic is an error of the one client that brought it about,
 // and goes to the log.
 func (s *Server) contain(ctx context.Context, f func() error) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			s.cfg.Log.ErrorContext(ctx, "fault", slog.String("panic", fmt.Sprint(v)), slog.String("stack", string(debug.Stack())))
-			err = problem.New(problem.Internal, "run the checks", "a fault of the lane", "its log has it")
-		}
-	}()
-	return f()
+	if fault := crew.Catch(func() { err = f() }); fault != nil {
+		s.cfg.Log.ErrorContext(ctx, "fault", slog.String("panic", fmt.Sprint(fault.Value)), slog.String("stack", string(fault.Stack)))
+		return problem.New(problem.Indeterminate, "run the checks", "a fault of the lane", "its log has it")
+	}
+	return err
 }
 
 // ended is the last message.

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"striatum/internal/crew"
 )
 
 func TestNeverTheFirstThread(t *testing.T) {
@@ -80,5 +82,11 @@ func TestATeamThatCannotBeSetUpIsNone(t *testing.T) {
 	bad := errors.New("no")
 	if _, err := NewTeam(3, func() error { return bad }); !errors.Is(err, bad) {
 		t.Errorf("got %v, want the error of setup", err)
+	}
+}
+
+func TestAPanicOnAThreadIsTheCallers(t *testing.T) {
+	if fault := crew.Catch(func() { _ = Do(func() error { panic("a fault") }) }); fault == nil || fault.Value != "a fault" {
+		t.Errorf("got %v", fault)
 	}
 }
