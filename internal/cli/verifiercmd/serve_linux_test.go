@@ -287,7 +287,7 @@ func TestAJobThatPanicsIsNotDone(t *testing.T) {
 	h.must(err)
 	defer func() { h.must(s.Close()) }()
 	h.must(s.openHome(t.Context(), f))
-	opener, err := beneath.NewOpener(beneath.Caller{})
+	opener, err := new(beneath.Threads).NewOpener(beneath.Caller{}, "root")
 	h.must(err)
 	dir, err := beneath.Open(h.tree)
 	h.must(err)
