@@ -2,12 +2,13 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"striatum/gate"
 	"striatum/internal/problem"
-	"striatum/receipt"
 	"striatum/seal"
 	"striatum/store"
 	"striatum/workflow"
@@ -328,11 +329,7 @@ func (s *Service) TrustedLanes(ctx context.Context, p Principal, most int) (out 
 		if len(revoked) == 0 {
 			return nil
 		}
-		ring, err := KeyringOf(all)
-		if err != nil {
-			return err
-		}
-		return nameReceipts(ctx, r, ring, out, revoked, most)
+		return nameReceipts(ctx, r, out, revoked, most)
 	})
 	return out, err
 }
@@ -340,33 +337,41 @@ func (s *Service) TrustedLanes(ctx context.Context, p Principal, most int) (out 
 // MaxTrustedReceipts bounds what TrustedLanes names.
 const MaxTrustedReceipts = 10_000
 
-// nameReceipts walks the log for what the keys of revoked signed while they
-// counted: revoked has their places in out.
-func nameReceipts(ctx context.Context, r store.Reader, ring seal.Keyring, out []TrustedLane, revoked map[string]int, most int) error {
+// nameReceipts walks the log for what the keys of revoked signed while they counted:
+// revoked has their places in out. It opens no receipt: the daemon opened each before
+// it recorded whose key signed it.
+func nameReceipts(ctx context.Context, r store.Reader, out []TrustedLane, revoked map[string]int, most int) error {
 	type named struct {
 		lane int
 		seal string
 	}
 	var newest []named
-	err := eachEntry(ctx, r, func(row store.LogRow) error {
+	first, end := int64(math.MaxInt64), int64(0)
+	for _, i := range revoked {
+		first, end = min(first, out[i].Position), max(end, out[i].Since)
+	}
+	err := eachEntry(ctx, r, first-1, func(row store.LogRow) error {
+		if row.Entry.Position >= end {
+			return errWalked
+		}
 		if row.Entry.Kind != string(store.KindReceipt) {
 			return nil
 		}
-		v, err := receiptOf(ctx, r, row.Record, ring)
-		if err != nil {
-			return err
+		var v store.Receipt
+		if err := seal.Decode(row.Record, &v, seal.Limits{}); err != nil {
+			return fmt.Errorf("%w: a receipt's record: %w", store.ErrCorrupt, err)
 		}
-		i, ok := revoked[v.Key().Public.ID()]
+		i, ok := revoked[v.KeyID]
 		if !ok || row.Entry.Position < out[i].Position || row.Entry.Position >= out[i].Since {
 			return nil
 		}
-		if newest = append(newest, named{i, v.Seal()}); len(newest) > most {
+		if newest = append(newest, named{i, v.Seal}); len(newest) > most {
 			out[newest[0].lane].Left++
 			newest = newest[1:]
 		}
 		return nil
 	})
-	if err != nil {
+	if err != nil && !errors.Is(err, errWalked) {
 		return err
 	}
 	for _, n := range newest {
@@ -378,25 +383,8 @@ func nameReceipts(ctx context.Context, r store.Reader, ring seal.Keyring, out []
 	return nil
 }
 
-// receiptOf opens the receipt that a record of the log is about.
-func receiptOf(ctx context.Context, r store.Reader, record []byte, ring seal.Keyring) (receipt.Verified, error) {
-	var row store.Receipt
-	if err := seal.Decode(record, &row, seal.Limits{}); err != nil {
-		return receipt.Verified{}, fmt.Errorf("%w: a receipt's record: %w", store.ErrCorrupt, err)
-	}
-	envelope, err := r.Blob(ctx, row.EnvelopeSHA256)
-	if err != nil {
-		return receipt.Verified{}, err
-	}
-	v, err := receipt.Open(envelope, ring)
-	if err == nil && v.Seal() != row.Seal {
-		err = fmt.Errorf("its seal is %s", v.Seal())
-	}
-	if err != nil {
-		return receipt.Verified{}, fmt.Errorf("%w: receipt %s: %w", store.ErrCorrupt, row.Seal, err)
-	}
-	return v, nil
-}
+// errWalked ends a walk of the log.
+var errWalked = errors.New("what follows does not matter")
 
 // How a lane's key ended. Any other word in the store means compromised.
 const (

@@ -112,6 +112,7 @@ type Opened struct {
 // find it. LaneEpoch, Sequence and PrevSeal are its place in its lane's chain.
 type Receipt struct {
 	Seal           string `json:"seal"`
+	KeyID          string `json:"key_id"` // of who signed it
 	PrevSeal       string `json:"prev_seal"`
 	LaneEpoch      string `json:"lane_epoch"`
 	Sequence       int64  `json:"sequence"`

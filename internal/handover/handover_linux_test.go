@@ -509,3 +509,29 @@ func TestResultsThatAreTooManyAreCut(t *testing.T) {
 		t.Errorf("%d of %d outcomes are whole", whole, all)
 	}
 }
+
+func TestAListenerThatSomethingElseClosesEndsTheServer(t *testing.T) {
+	dir, err := os.MkdirTemp("", "lane") //nolint:usetesting // its path is short enough for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	}()
+	l, err := unixsocket.Listen(t.Context(), filepath.Join(dir, "s"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- New(Config{Log: slog.New(slog.DiscardHandler)}).Serve(t.Context(), l) }()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	err = <-ended
+	p := problem.Of(err)
+	if p == nil || p.Kind != problem.Missing || p.Kind.ExitCode() != 7 || !strings.Contains(p.What, "take clients") || p.Hint == "" || !errors.Is(err, net.ErrClosed) {
+		t.Errorf("got %v", err)
+	}
+}

@@ -127,7 +127,10 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 			err = errors.Join(err, other)
 		}
 	case err = <-failed:
-		err = errors.Join(err, l.Close())
+		err = problem.Wrap(problem.Missing, err, "take clients of the lane", "see what closed its socket, and serve again: striatum lane serve")
+		if cerr := l.Close(); !errors.Is(cerr, net.ErrClosed) {
+			err = errors.Join(err, cerr)
+		}
 	}
 	stop()
 	ended := make(chan struct{})

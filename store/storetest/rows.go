@@ -40,7 +40,7 @@ func NewSample(blob string) Sample {
 		TokenRevocation: store.TokenRevocation{Hash: digest(1), By: "operator"},
 		Opened:          store.Opened{Name: digest(7), LaneEpoch: "epoch-1", Sequence: 1, RepositoryID: "repo-1", EnvelopeSHA256: blob},
 		Receipt: store.Receipt{
-			Seal: digest(2), PrevSeal: digest(8), LaneEpoch: "epoch-1", Sequence: 1<<53 - 1, RepositoryID: "repo-1", RunID: "run-1", CheckID: "builtin:go-test", CheckDigest: digest(3),
+			Seal: digest(2), KeyID: digest(9), PrevSeal: digest(8), LaneEpoch: "epoch-1", Sequence: 1<<53 - 1, RepositoryID: "repo-1", RunID: "run-1", CheckID: "builtin:go-test", CheckDigest: digest(3),
 			TreeSHA256: digest(4), Classification: "asserted", EnvelopeSHA256: blob,
 		},
 		Ledger:                store.Ledger{RepositoryID: "repo-1", RunID: "run-1", Seal: digest(5), PrevSeal: store.NoLedger, By: "local", DocumentSHA256: blob},

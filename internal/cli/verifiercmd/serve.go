@@ -199,7 +199,7 @@ func (s *served) admit(ctx context.Context, id, owner string, fd int, from unixs
 	s.tell(ctx)
 	if j.request, err = s.TakeRequest(ctx, id, from.UID); err != nil {
 		if unsure(err) {
-			s.note(id, daemon.RequestEnd{Outcome: daemon.RequestAbandoned, Why: "the lane does not know whether it took it"})
+			s.end(ctx, id, daemon.RequestEnd{Outcome: daemon.RequestAbandoned, Why: "the lane does not know whether it took it"})
 		}
 		return nil, err
 	}
@@ -256,6 +256,11 @@ func (s *served) tell(ctx context.Context) {
 	defer cancel()
 	for id, end := range s.unsaid {
 		err := s.EndRequest(ctx, id, end)
+		if p := problem.Of(err); p != nil && p.Kind == problem.Refused && end.Outcome == daemon.RequestDone {
+			end = daemon.RequestEnd{Outcome: daemon.RequestFailed, Why: reason(err)}
+			s.unsaid[id] = end
+			err = s.EndRequest(ctx, id, end)
+		}
 		if unsure(err) && len(s.unsaid) <= daemon.MaxOpenRequests {
 			s.log.WarnContext(ctx, "the daemon was not told how a request ended", slog.String("request", id), slog.String("why", err.Error()))
 			return
