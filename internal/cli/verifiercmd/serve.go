@@ -178,8 +178,9 @@ func (s *served) admit(ctx context.Context, id, owner string, fd int, from unixs
 		return nil, errors.Join(problem.Wrap(kind, err, what, hint), os.NewFile(uintptr(fd), "worktree").Close())
 	}
 	j := &job{served: s, opener: opener}
+	taken := false // also where something panics
 	defer func() {
-		if err != nil {
+		if !taken {
 			j.close()
 		}
 	}()
@@ -209,6 +210,7 @@ func (s *served) admit(ctx context.Context, id, owner string, fd int, from unixs
 		s.end(ctx, j.request.ID, daemon.RequestEnd{Outcome: daemon.RequestFailed, Why: err.Error()})
 		return nil, err
 	}
+	taken = true
 	return j, nil
 }
 

@@ -429,6 +429,11 @@ func TestAJobThatPanicsIsNotDone(t *testing.T) {
 	if got := h.state(id); got.State != daemon.RequestFailed || got.Why == "" {
 		t.Errorf("got %+v", got)
 	}
+	lane, err := s.openLane(f, s.log, nil, nil)
+	h.must(err)
+	if err := lane.Settle(t.Context(), 0); err != nil {
+		t.Errorf("the lane is still held: %v", err)
+	}
 }
 
 func TestALaneListensOnlyWhereNobodyElseWrites(t *testing.T) {
