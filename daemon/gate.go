@@ -9,6 +9,7 @@ import (
 
 	"striatum/claim"
 	"striatum/gate"
+	"striatum/internal/crew"
 	"striatum/internal/problem"
 	"striatum/receipt"
 	"striatum/seal"
@@ -159,7 +160,7 @@ func evidence(ctx context.Context, r store.Reader, ring seal.Keyring, claims []c
 	opened := map[string]gate.Evidence{}
 	var (
 		mu    sync.Mutex // guards opened
-		all   sync.WaitGroup
+		all   crew.Group
 		slots = make(chan struct{}, runtime.GOMAXPROCS(0))
 	)
 	defer all.Wait()
@@ -189,8 +190,8 @@ func evidence(ctx context.Context, r store.Reader, ring seal.Keyring, claims []c
 		}
 		slots <- struct{}{}
 		all.Go(func() {
+			defer func() { <-slots }()
 			put(c.ReceiptRef, open(envelope, ring, row))
-			<-slots
 		})
 	}
 	return opened, nil

@@ -29,6 +29,7 @@ type checked struct {
 	// check changes a receipt so that it is of the workflow's check.
 	check func(r *receipt.Receipt)
 	claim string
+	last  string // the seal of the newest attempt
 }
 
 func newChecked(t testing.TB) *checked {
@@ -63,6 +64,7 @@ func (c *checked) attempt(sequence int64, prev string, change func(r *receipt.Re
 	c.must(err)
 	_, err = c.UpdateClaims(c.Context(), daemon.LocalUser(), repoID, "", daemon.DeclaredClaims(w), []claim.Update{{ClaimID: c.claim, Receipt: &v}})
 	c.must(err)
+	c.last = v.Seal()
 	return v
 }
 

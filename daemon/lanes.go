@@ -2,12 +2,13 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"striatum/gate"
 	"striatum/internal/problem"
-	"striatum/receipt"
 	"striatum/seal"
 	"striatum/store"
 	"striatum/workflow"
@@ -82,7 +83,7 @@ func (s *Service) EnrolLane(ctx context.Context, p Principal, spec LaneSpec) err
 			KeyID: spec.PublicKey.ID(), LaneID: spec.LaneID, Class: string(spec.Class), PublicKey: pem, By: p.String(),
 		})
 		if err == nil && spec.Probe != nil {
-			_, err = w.AddLaneProbe(ctx, spec.Probe.row(spec.LaneID, p, store.LaneProbe{}))
+			err = addProbe(ctx, w, *spec.Probe, spec.LaneID, p, store.LaneProbe{})
 		}
 		return err
 	})
@@ -147,8 +148,15 @@ func gateLanes(ctx context.Context, r store.Reader) ([]gate.Lane, error) {
 	var out []gate.Lane
 	for _, l := range lanes {
 		lane := gate.Lane{KeyID: l.Value.KeyID, LaneID: l.Value.LaneID, Class: seal.Class(l.Value.Class), EnrolledAt: l.Position}
-		if lane.Lowered, err = lowered(ctx, r, l); err != nil {
+		probe, found, err := probeOf(ctx, r, l)
+		if err != nil {
 			return nil, err
+		}
+		if found {
+			lane.Lowered = lowered(probe.Value)
+		}
+		for _, s := range probe.Value.Spans {
+			lane.Reached = append(lane.Reached, gate.Span{From: s.From, To: s.To})
 		}
 		for _, rev := range revocations {
 			if rev.Value.KeyID != lane.KeyID {
@@ -321,11 +329,7 @@ func (s *Service) TrustedLanes(ctx context.Context, p Principal, most int) (out 
 		if len(revoked) == 0 {
 			return nil
 		}
-		ring, err := KeyringOf(all)
-		if err != nil {
-			return err
-		}
-		return nameReceipts(ctx, r, ring, out, revoked, most)
+		return nameReceipts(ctx, r, out, revoked, most)
 	})
 	return out, err
 }
@@ -333,33 +337,41 @@ func (s *Service) TrustedLanes(ctx context.Context, p Principal, most int) (out 
 // MaxTrustedReceipts bounds what TrustedLanes names.
 const MaxTrustedReceipts = 10_000
 
-// nameReceipts walks the log for what the keys of revoked signed while they
-// counted: revoked has their places in out.
-func nameReceipts(ctx context.Context, r store.Reader, ring seal.Keyring, out []TrustedLane, revoked map[string]int, most int) error {
+// nameReceipts walks the log for what the keys of revoked signed while they counted:
+// revoked has their places in out. It opens no receipt: the daemon opened each before
+// it recorded whose key signed it.
+func nameReceipts(ctx context.Context, r store.Reader, out []TrustedLane, revoked map[string]int, most int) error {
 	type named struct {
 		lane int
 		seal string
 	}
 	var newest []named
-	err := eachEntry(ctx, r, func(row store.LogRow) error {
+	first, end := int64(math.MaxInt64), int64(0)
+	for _, i := range revoked {
+		first, end = min(first, out[i].Position), max(end, out[i].Since)
+	}
+	err := eachEntry(ctx, r, first-1, func(row store.LogRow) error {
+		if row.Entry.Position >= end {
+			return errWalked
+		}
 		if row.Entry.Kind != string(store.KindReceipt) {
 			return nil
 		}
-		v, err := receiptOf(ctx, r, row.Record, ring)
-		if err != nil {
-			return err
+		var v store.Receipt
+		if err := seal.Decode(row.Record, &v, seal.Limits{}); err != nil {
+			return fmt.Errorf("%w: a receipt's record: %w", store.ErrCorrupt, err)
 		}
-		i, ok := revoked[v.Key().Public.ID()]
+		i, ok := revoked[v.KeyID]
 		if !ok || row.Entry.Position < out[i].Position || row.Entry.Position >= out[i].Since {
 			return nil
 		}
-		if newest = append(newest, named{i, v.Seal()}); len(newest) > most {
+		if newest = append(newest, named{i, v.Seal}); len(newest) > most {
 			out[newest[0].lane].Left++
 			newest = newest[1:]
 		}
 		return nil
 	})
-	if err != nil {
+	if err != nil && !errors.Is(err, errWalked) {
 		return err
 	}
 	for _, n := range newest {
@@ -371,25 +383,8 @@ func nameReceipts(ctx context.Context, r store.Reader, ring seal.Keyring, out []
 	return nil
 }
 
-// receiptOf opens the receipt that a record of the log is about.
-func receiptOf(ctx context.Context, r store.Reader, record []byte, ring seal.Keyring) (receipt.Verified, error) {
-	var row store.Receipt
-	if err := seal.Decode(record, &row, seal.Limits{}); err != nil {
-		return receipt.Verified{}, fmt.Errorf("%w: a receipt's record: %w", store.ErrCorrupt, err)
-	}
-	envelope, err := r.Blob(ctx, row.EnvelopeSHA256)
-	if err != nil {
-		return receipt.Verified{}, err
-	}
-	v, err := receipt.Open(envelope, ring)
-	if err == nil && v.Seal() != row.Seal {
-		err = fmt.Errorf("its seal is %s", v.Seal())
-	}
-	if err != nil {
-		return receipt.Verified{}, fmt.Errorf("%w: receipt %s: %w", store.ErrCorrupt, row.Seal, err)
-	}
-	return v, nil
-}
+// errWalked ends a walk of the log.
+var errWalked = errors.New("what follows does not matter")
 
 // How a lane's key ended. Any other word in the store means compromised.
 const (

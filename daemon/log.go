@@ -22,7 +22,7 @@ func (s *Service) VerifyLog(ctx context.Context) (entries int64, err error) {
 
 func verifyLog(ctx context.Context, r store.Reader) (entries int64, err error) {
 	var head eventlog.Entry
-	err = eachEntry(ctx, r, func(row store.LogRow) error {
+	err = eachEntry(ctx, r, 0, func(row store.LogRow) error {
 		if err := eventlog.Verify(head, row.Entry, row.Record); err != nil {
 			return fmt.Errorf("%w: %w", store.ErrCorrupt, err)
 		}
@@ -32,10 +32,10 @@ func verifyLog(ctx context.Context, r store.Reader) (entries int64, err error) {
 	return head.Position, err
 }
 
-// eachEntry calls fn for every entry of the log, a page at a time. It stops at the
-// first error and returns it.
-func eachEntry(ctx context.Context, r store.Reader, fn func(store.LogRow) error) error {
-	var page store.Page
+// eachEntry calls fn for every entry of the log after a place, a page at a time. It
+// stops at the first error and returns it.
+func eachEntry(ctx context.Context, r store.Reader, after int64, fn func(store.LogRow) error) error {
+	page := store.Page{After: after}
 	for {
 		rows, err := r.Log(ctx, page)
 		if err != nil || len(rows) == 0 {

@@ -17,6 +17,9 @@ const (
 	MaxProbeUsers     = 256
 	MaxProbeFindings  = 100
 	MaxProbeTextBytes = 512 // of each text of a finding, and of a user's name
+	// MaxReachedSpans is how many times of a lane's reach are kept apart; of more the
+	// oldest two count as one, with what lies between.
+	MaxReachedSpans = 32
 )
 
 // Probe is what a probe of a lane's host found: the users that it tried, and what
@@ -30,15 +33,24 @@ type Probe struct {
 // OK reports whether the probe found the lane out of the reach of every user.
 func (p Probe) OK() bool { return len(p.Users) > 0 && len(p.Findings) == 0 }
 
-// row is what the store keeps of p, which follows before.
-func (p Probe) row(laneID string, by Principal, before store.LaneProbe) store.LaneProbe {
-	row := store.LaneProbe{LaneID: laneID, OK: p.OK(), Users: p.Users, Findings: p.Findings, By: by.String()}
+// row is what the store keeps of p, which follows before, at its place in the log.
+func (p Probe) row(laneID string, by Principal, before store.LaneProbe, at int64) store.LaneProbe {
+	row := store.LaneProbe{LaneID: laneID, OK: p.OK(), Spans: before.Spans, Users: p.Users, Findings: p.Findings, By: by.String()}
 	i := slices.IndexFunc(p.Findings, func(f store.ProbeFinding) bool { return f.Reach })
 	switch {
 	case i >= 0:
-		row.Reached = text(p.Findings[i])
+		row.Reached, row.ReachedAt = text(p.Findings[i]), at
+		if before.Reached != "" {
+			row.ReachedAt = before.ReachedAt
+		}
 	case !row.OK || by.Kind != Operator:
-		row.Reached = before.Reached
+		row.Reached, row.ReachedAt = before.Reached, before.ReachedAt
+	case before.Reached != "":
+		row.Spans = append(slices.Clone(before.Spans), store.LogSpan{From: before.ReachedAt, To: at})
+		if len(row.Spans) > MaxReachedSpans {
+			row.Spans[1].From = row.Spans[0].From
+			row.Spans = row.Spans[1:]
+		}
 	}
 	return row
 }
@@ -73,6 +85,7 @@ func (p Probe) check(what string) error {
 // any. While the newest one failed, the lane counts as shared; one that passed makes
 // it what it was enrolled as, and never more. What a user could reach may have been
 // copied: that stands until an operator, who may know better, brings one that passed.
+// What was recorded from the first probe that found it up to that one stays shared.
 func (s *Service) RecordProbe(ctx context.Context, p Principal, laneID string, found Probe) error {
 	what := fmt.Sprintf("record the probe of lane %q", clip(laneID))
 	if err := p.mustBe(what, Lane, Operator); err != nil {
@@ -93,24 +106,33 @@ func (s *Service) RecordProbe(ctx context.Context, p Principal, laneID string, f
 		if i < 0 {
 			return problem.New(problem.Usage, what, "no such lane is enrolled, with a key that was not revoked", "`striatum lane list` names all")
 		}
-		_, err = w.AddLaneProbe(ctx, found.row(laneID, p, all[i].Probe))
-		return err
+		return addProbe(ctx, w, found, laneID, p, all[i].Probe)
 	})
 }
 
-// lowered says what the newest probe of an enrolled lane found, if that was made
-// since and failed; empty where it was not.
-func lowered(ctx context.Context, r store.Reader, lane store.Row[store.Lane]) (string, error) {
-	row, found, err := probeOf(ctx, r, lane)
-	switch {
-	case err != nil || !found:
-		return "", err
-	case !row.Value.OK:
-		return summary(row.Value), nil
-	case row.Value.Reached != "":
-		return "it passed, but one before found " + row.Value.Reached, nil
+// addProbe adds a probe, which follows before.
+func addProbe(ctx context.Context, w store.Writer, found Probe, laneID string, by Principal, before store.LaneProbe) error {
+	head, err := w.Head(ctx)
+	if err != nil {
+		return err
 	}
-	return "", nil
+	at, err := w.AddLaneProbe(ctx, found.row(laneID, by, before, head.Position+1))
+	if err == nil && at != head.Position+1 {
+		err = fmt.Errorf("the log's entry %d follows %d", at, head.Position)
+	}
+	return err
+}
+
+// lowered says what the newest probe of a lane found, if it failed or one before it
+// stands against the lane; empty where it does not.
+func lowered(newest store.LaneProbe) string {
+	switch {
+	case !newest.OK:
+		return summary(newest)
+	case newest.Reached != "":
+		return "it passed, but one before found " + newest.Reached
+	}
+	return ""
 }
 
 // probeOf returns the newest probe of a lane since its enrolment.
@@ -170,10 +192,20 @@ func (c Caller) RecordProbe(ctx context.Context, laneID string, found Probe) err
 	return c.s.RecordProbe(ctx, c.p, laneID, found)
 }
 
-// CountsAs is the class that a lane counts as now.
+// CountsAs is the class that what a lane signs counts as now. What was recorded at a
+// place of Probe.Spans counts as shared whatever this says.
 func (l LaneInfo) CountsAs() seal.Class {
 	if l.Lowered != "" {
 		return seal.ClassShared
 	}
 	return seal.Class(l.Class)
+}
+
+// CountsAlways is the class that everything counts as that the lane's key signed, also
+// for a reader who does not know at which place in the log it was recorded.
+func (l LaneInfo) CountsAlways() seal.Class {
+	if len(l.Probe.Spans) > 0 {
+		return seal.ClassShared
+	}
+	return l.CountsAs()
 }

@@ -143,3 +143,46 @@ func TestAProbeHasBounds(t *testing.T) {
 	d.must(err)
 	d.refused(problem.Usage, "not revoked", func() error { return d.RecordProbe(t.Context(), lane, "lane-1", passed) })
 }
+
+func TestWhatWasRecordedWithinAUsersReachStaysShared(t *testing.T) {
+	c := isolated(t, seal.ClassIsolated, nil)
+	c.probe(failed)
+	c.attempt(2, c.last, nil) // recorded between the probes
+	c.must(c.RecordProbe(t.Context(), operator(), "lane-1", passed))
+	within := c.shared()
+	if !strings.Contains(within, "a probe found that a user reached the lane") {
+		t.Errorf("after an operator's that passed: got %q", within)
+	}
+	all, err := c.Lanes(t.Context())
+	c.must(err)
+	spans := all[0].Probe.Spans
+	if len(spans) != 1 || spans[0].From <= all[0].Position || spans[0].To <= spans[0].From || all[0].CountsAs() != seal.ClassIsolated || all[0].CountsAlways() != seal.ClassShared {
+		t.Errorf("got %+v", all[0])
+	}
+	c.probe(passed)
+	if got := c.shared(); got != within {
+		t.Errorf("after another that passed: got %q", got)
+	}
+	c.attempt(3, c.last, nil)
+	if got := c.shared(); got != "" {
+		t.Errorf("recorded after it: %q", got)
+	}
+}
+
+func TestManyTimesOfAReachAreKeptAsFewer(t *testing.T) {
+	c := isolated(t, seal.ClassIsolated, nil)
+	var first int64
+	for i := range daemon.MaxReachedSpans + 2 {
+		c.probe(failed)
+		c.must(c.RecordProbe(t.Context(), operator(), "lane-1", passed))
+		all, err := c.Lanes(t.Context())
+		c.must(err)
+		spans := all[0].Probe.Spans
+		if i == 0 {
+			first = spans[0].From
+		}
+		if want := min(i+1, daemon.MaxReachedSpans); len(spans) != want || spans[0].From != first {
+			t.Fatalf("after %d: got %d from %d, want %d from %d", i+1, len(spans), spans[0].From, want, first)
+		}
+	}
+}

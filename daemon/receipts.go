@@ -105,7 +105,7 @@ func (s *Service) RecordReceipt(ctx context.Context, p Principal, envelope []byt
 		}
 		r := v.Receipt()
 		_, err = w.AddReceipt(ctx, store.Receipt{
-			Seal: sealDigest, PrevSeal: r.PrevSeal, LaneEpoch: r.LaneEpoch, Sequence: r.Sequence,
+			Seal: sealDigest, KeyID: v.Key().Public.ID(), PrevSeal: r.PrevSeal, LaneEpoch: r.LaneEpoch, Sequence: r.Sequence,
 			RepositoryID: r.RepositoryID, RunID: r.RunID, CheckID: r.Check.ID, CheckDigest: r.Check.Digest,
 			TreeSHA256: r.Inputs.TreeSHA256, Classification: string(r.Classification), EnvelopeSHA256: digest,
 		})

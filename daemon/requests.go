@@ -311,8 +311,8 @@ func (s *Service) allRevoked(ctx context.Context, r store.Reader, by string) (bo
 }
 
 // EndRequest says what became of a request that the lane took. The receipts that it
-// names must have been recorded, of that repository and run. To say the same again
-// does nothing.
+// names must have been recorded, of that repository and run; one that is done has some,
+// of every check that was named. To say the same again does nothing.
 func (s *Service) EndRequest(ctx context.Context, p Principal, id string, end RequestEnd) error {
 	const what = "end the request for checks"
 	if err := p.mustBe(what, Lane); err != nil {
@@ -339,6 +339,7 @@ func (s *Service) EndRequest(ctx context.Context, p Principal, id string, end Re
 			}
 			return problem.New(problem.Refused, what, "it is "+info.State, "")
 		}
+		var checked []string
 		for _, digest := range end.Seals {
 			if !seal.ValidDigest(digest) {
 				return problem.New(problem.Usage, what, fmt.Sprintf("%q is no seal", clip(digest)), "")
@@ -349,6 +350,17 @@ func (s *Service) EndRequest(ctx context.Context, p Principal, id string, end Re
 			}
 			if err != nil {
 				return err
+			}
+			checked = append(checked, row.Value.CheckID)
+		}
+		if end.Outcome == RequestDone {
+			if len(checked) == 0 {
+				return problem.New(problem.Refused, what, "it is called done without a receipt", "")
+			}
+			for _, id := range info.Checks {
+				if !slices.Contains(checked, id) {
+					return problem.New(problem.Refused, what, fmt.Sprintf("it is called done without a receipt of the check %q", id), "")
+				}
 			}
 		}
 		_, err = w.AddCheckRequestEnd(ctx, store.CheckRequestEnd{ID: id, By: p.String(), Outcome: end.Outcome, Why: end.Why, Seals: end.Seals})

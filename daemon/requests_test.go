@@ -9,6 +9,7 @@ import (
 
 	"striatum/daemon"
 	"striatum/internal/problem"
+	"striatum/receipt"
 	"striatum/receipt/receipttest"
 	"striatum/seal"
 )
@@ -55,6 +56,14 @@ func TestARequestIsTakenOnceAndEndsOnce(t *testing.T) {
 	d.refused(problem.Refused, "no recorded receipt", func() error { return d.EndRequest(d.Context(), laneOne, r.ID, end) })
 	_, err := d.RecordReceipt(d.Context(), laneOne, envelope)
 	d.must(err)
+	d.refused(problem.Refused, `without a receipt of the check "schema"`, func() error { return d.EndRequest(d.Context(), laneOne, r.ID, end) })
+	d.refused(problem.Refused, "without a receipt", func() error {
+		return d.EndRequest(d.Context(), laneOne, r.ID, daemon.RequestEnd{Outcome: daemon.RequestDone})
+	})
+	envelope, other := d.sign(func(r *receipt.Receipt) { r.Check.ID, r.Sequence, r.PrevSeal = "schema", 2, v.Seal() })
+	_, err = d.RecordReceipt(d.Context(), laneOne, envelope)
+	d.must(err)
+	end.Seals = append(end.Seals, other.Seal())
 	another := daemon.Principal{Kind: daemon.Lane, Name: "lane-2"}
 	d.refused(problem.Refused, "took no such", func() error { return d.EndRequest(d.Context(), another, r.ID, end) })
 	for range 2 {

@@ -43,6 +43,8 @@ func (j *judge) conditions(v *receipt.Verified, r *receipt.Receipt, key inputKey
 	switch {
 	case j.laneLowered != "":
 		j.add(LaneNotIsolated, probeLane, "the newest probe of the lane's host does not find it isolated: %s", quoteOr(clip(j.laneLowered), ""))
+	case j.laneReached != nil:
+		j.add(LaneNotIsolated, j.verify(), "a probe found that a user reached the lane, and what was logged from entry %d to %d stays shared: the receipt is entry %d", j.laneReached.From, j.laneReached.To-1, position)
 	case !j.laneIsolated:
 		j.add(LaneNotIsolated, noCommand, "the lane is not known to be isolated: whoever runs a shared lane can read its key; an operator enrols an isolated one with striatumd")
 	}
@@ -105,9 +107,9 @@ func (j *judge) askSigner(v *receipt.Verified, r *receipt.Receipt, position int6
 	case lane.LaneID != r.Lane.LaneID:
 		j.add(LaneUnknown, j.verify(), "the receipt names lane %q, and its key is of lane %q", r.Lane.LaneID, lane.LaneID)
 	default:
-		j.laneIsolated = lane.isolated() && key.Class == seal.ClassIsolated
+		j.laneIsolated = lane.isolated(position) && key.Class == seal.ClassIsolated
 		if lane.Class == seal.ClassIsolated && key.Class == seal.ClassIsolated {
-			j.laneLowered = lane.Lowered
+			j.laneLowered, j.laneReached = lane.Lowered, lane.reached(position)
 		}
 	}
 }

@@ -133,6 +133,7 @@ type judge struct {
 	hidden       bool // evidence exists that cannot be seen
 	laneIsolated bool
 	laneLowered  string // what a probe found of a lane that else is isolated
+	laneReached  *Span  // that the receipt lies in, where nothing else is against the lane
 }
 
 // add notes a failed condition. The sentence is built by fmt.Sprintf.

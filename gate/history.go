@@ -352,7 +352,7 @@ func (in *Input) lane(keyID string, position int64) (Lane, Code) {
 			continue
 		}
 		// Of two enrolments that cover it the weaker class counts.
-		if !found || covering.isolated() && !l.isolated() {
+		if !found || covering.isolated(position) && !l.isolated(position) {
 			covering, found = l, true
 		}
 	}

@@ -154,7 +154,7 @@ func (s *story) grow() {
 
 // harm adds evidence against a claim, in one of the ways it can come.
 func (s *story) harm() string {
-	switch s.pick(8) {
+	switch s.pick(9) {
 	case 0:
 		v := s.attempt(fails)
 		if s.pick(2) == 0 {
@@ -196,6 +196,11 @@ func (s *story) harm() string {
 	case 6:
 		s.in.Lanes[s.pick(len(s.in.Lanes))].Lowered = "secret_readable"
 		return "a probe that failed"
+	case 7:
+		l := &s.in.Lanes[s.pick(len(s.in.Lanes))]
+		from := s.rng.Int64N(s.now + 1)
+		l.Reached = append(l.Reached, gate.Span{From: from, To: from + 1 + s.rng.Int64N(s.now+1)})
+		return "a time within a user's reach"
 	}
 	id := storyClaims[s.pick(len(storyClaims))]
 	s.in.Ledger = apply(s.t, s.in.Ledger, claim.Writer{Principal: claim.Operator, Name: "op"}, claim.Update{ClaimID: id, Status: claim.Designed})

@@ -146,10 +146,29 @@ type Lane struct {
 	// Lowered says what the newest probe of the lane found, if that was made since
 	// the enrolment and failed. It makes the lane shared.
 	Lowered string
+	// Reached are places at which the lane stays shared: a probe had found that a user
+	// reached it, and none of an operator's that passed had followed.
+	Reached []Span
 }
 
-// isolated reports whether the lane counts as out of an agent's reach.
-func (l Lane) isolated() bool { return l.Class == seal.ClassIsolated && l.Lowered == "" }
+// Span are the places in the log from From up to, not including, To.
+type Span struct{ From, To int64 }
+
+// isolated reports whether what the lane signed, and the log has at position, counts
+// as out of an agent's reach.
+func (l Lane) isolated(position int64) bool {
+	return l.Class == seal.ClassIsolated && l.Lowered == "" && l.reached(position) == nil
+}
+
+// reached returns the span that position lies in; nil if it lies in none.
+func (l Lane) reached(position int64) *Span {
+	for i, s := range l.Reached {
+		if s.From <= position && position < s.To {
+			return &l.Reached[i]
+		}
+	}
+	return nil
+}
 
 // Attestation is an operator's word, for this repository, that exactly these
 // bytes may be trusted for exactly this check.

@@ -395,6 +395,14 @@ func turns() []turn {
 			input(func(in *gate.Input, w *world) { in.Lanes[0].Lowered = "secret_readable" }),
 		},
 		{
+			"recorded while a user reached the lane",
+			codes{gate.LaneNotIsolated},
+			asserted, green, "lanes", false,
+			input(func(in *gate.Input, w *world) {
+				in.Lanes[0].Reached = []gate.Span{{From: 1, To: 20}, {From: 20, To: 21}}
+			}),
+		},
+		{
 			"store shared",
 			codes{gate.StoreNotIsolated},
 			asserted, green, "class", false,

@@ -36,7 +36,7 @@ func TestAWorktreeIsReadWithItsCallersRights(t *testing.T) {
 		}
 	}
 	must(os.Chmod(base, 0o755))
-	opener, err := beneath.NewOpener(beneath.Caller{UID: somebody, GID: somebody})
+	opener, err := new(beneath.Threads).NewOpener(beneath.Caller{UID: somebody, GID: somebody}, "somebody")
 	must(err)
 	t.Cleanup(opener.Close)
 	for name, tt := range map[string]struct {

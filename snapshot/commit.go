@@ -253,6 +253,9 @@ func explainCommit(ctx context.Context, err error, abs, rev string) error {
 	if context.Cause(ctx) != nil || errors.As(err, &known) {
 		return err
 	}
+	if errors.Is(err, beneath.ErrHeld) || errors.Is(err, beneath.ErrFUSE) {
+		return explain(err, abs) // before what it may be the reason of
+	}
 	what := fmt.Sprintf("take a snapshot of the commit %s of %s", Quote(rev), Quote(abs))
 	wrap := func(kind problem.Kind, hint string) error { return problem.Wrap(kind, err, what, hint) }
 	switch {

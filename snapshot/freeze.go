@@ -27,7 +27,9 @@ func begin(dir string, store *Store, opt Options) (root *beneath.Dir, abs string
 		return nil, "", fmt.Errorf("take a snapshot: %w", err)
 	}
 	if opt.Dir != nil {
-		root, err = opt.Dir.Dir(".")
+		if root, err = opt.Dir.Dir("."); err != nil {
+			err = explain(err, abs)
+		}
 	} else {
 		root, err = openRoot(abs)
 	}
@@ -88,6 +90,10 @@ func explain(err error, abs string) error {
 	switch {
 	case errors.Is(err, beneath.ErrUnsupported):
 		return problem.Wrap(problem.Missing, err, what, "use Linux 5.6 or newer, outside a filter that hides openat2")
+	case errors.Is(err, beneath.ErrHeld):
+		return problem.Wrap(problem.Indeterminate, err, what, "see why its file system hangs, and run the command again")
+	case errors.Is(err, beneath.ErrFUSE):
+		return problem.Wrap(problem.Refused, err, what, "put the files themselves on a file system of the machine")
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return problem.Wrap(problem.Indeterminate, err, what, "make room on the disk that holds the home (striatum doctor shows it)")
 	case errors.Is(err, syscall.EROFS):
@@ -125,7 +131,7 @@ func (s *session) attempt() (snap Snapshot, err error) {
 		}
 	}
 	top := &node{mode: modeTree}
-	w.pool.push(func(wk *worker) error { return w.dir(wk, top, "", 0, nil, false) })
+	w.pool.push(func(wk *worker) error { return w.dir(wk, top, "", 0, nil, false) }, nil)
 	if err := w.pool.run(s.ctx, s.opt.Workers); err != nil {
 		return Snapshot{}, err
 	}
@@ -172,7 +178,7 @@ func (s *session) readIndex(w *walker) error {
 		w.index, err = repo.Index()
 		err = errors.Join(err, repo.Close())
 	}
-	if err != nil && s.opt.Dir != nil && (errors.Is(err, os.ErrPermission) || errors.Is(err, syscall.EXDEV)) {
+	if err != nil && s.opt.Dir != nil && (errors.Is(err, os.ErrPermission) || errors.Is(err, syscall.EXDEV) || errors.Is(err, beneath.ErrFUSE) || errors.Is(err, beneath.ErrHeld)) {
 		return w.vanished(".git", err)
 	}
 	if err != nil {

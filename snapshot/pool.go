@@ -2,7 +2,10 @@ package snapshot
 
 import (
 	"context"
+	"errors"
 	"sync"
+
+	"striatum/internal/crew"
 )
 
 // pool runs tasks that make further tasks, the newest first, so that what waits
@@ -11,10 +14,20 @@ import (
 type pool struct {
 	mu    sync.Mutex
 	wake  *sync.Cond
-	queue []func(*worker) error
+	queue []task
 	busy  int
 	err   error // the first; ends everything
 }
+
+// task is what a worker does; drop, unless it is nil, is called instead where it is
+// never begun.
+type task struct {
+	run  func(*worker) error
+	drop func()
+}
+
+// errFault ends the workers beside one that panicked.
+var errFault = errors.New("a fault of another worker")
 
 func newPool() *pool {
 	p := new(pool)
@@ -22,28 +35,29 @@ func newPool() *pool {
 	return p
 }
 
-func (p *pool) push(task func(*worker) error) {
+func (p *pool) push(run func(*worker) error, drop func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.queue = append(p.queue, task)
+	p.queue = append(p.queue, task{run, drop})
 	p.wake.Signal()
 }
 
 // run works on the queue until it is empty, or until the first error, or until
-// ctx ends. All workers are gone when it returns.
+// ctx ends. All workers are gone when it returns; a panic of one is the caller's.
 func (p *pool) run(ctx context.Context, workers int) error {
 	stop := context.AfterFunc(ctx, func() { p.fail(context.Cause(ctx)) })
 	defer stop()
-	var wg sync.WaitGroup
+	defer p.drop()
+	all := crew.Group{Stop: func() { p.fail(errFault) }}
 	for range workers {
-		wg.Go(func() {
+		all.Go(func() {
 			w := newWorker()
-			for task := p.next(); task != nil; task = p.next() {
-				p.done(task(w))
+			for run := p.next(); run != nil; run = p.next() {
+				p.done(run(w))
 			}
 		})
 	}
-	wg.Wait()
+	all.Wait()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.err
@@ -60,11 +74,21 @@ func (p *pool) next() func(*worker) error {
 		return nil
 	}
 	last := len(p.queue) - 1
-	task := p.queue[last]
-	p.queue[last] = nil
+	run := p.queue[last].run
+	p.queue[last] = task{}
 	p.queue = p.queue[:last]
 	p.busy++
-	return task
+	return run
+}
+
+// drop empties the queue of what will not be begun.
+func (p *pool) drop() {
+	for _, t := range p.queue {
+		if t.drop != nil {
+			t.drop()
+		}
+	}
+	p.queue = nil
 }
 
 func (p *pool) done(err error) {

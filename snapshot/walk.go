@@ -71,7 +71,18 @@ func (w *walker) vanished(path string, err error) error {
 	if errors.Is(err, fs.ErrPermission) {
 		return refuse(path, "it cannot be read: permission denied", "run as root, or make it readable")
 	}
-	return fmt.Errorf("read %s: %w", Quote(path), err)
+	return w.unread(path, err)
+}
+
+// unread names the path that could not be read, where that is a failure of its own.
+func (w *walker) unread(path string, err error) error {
+	switch _, refused := errors.AsType[*RefusedError](err); {
+	case refused:
+		return err
+	case errors.Is(err, beneath.ErrFUSE):
+		return refuse(path, beneath.ErrFUSE.Error(), "put the files themselves there, on a file system of the machine")
+	}
+	return fmt.Errorf("read %s: %w", Quote(cmp.Or(path, ".")), err)
 }
 
 func (w *walker) irregular(path string, kind beneath.Kind) error {
@@ -180,7 +191,7 @@ func (w *walker) dir(wk *worker, n *node, path string, depth int64, rules *ignor
 		w.pool.push(func(wk *worker) error {
 			defer fo.release()
 			return w.take(wk, fo, part)
-		})
+		}, fo.release)
 	}
 	return w.take(wk, fo, files)
 }
@@ -191,7 +202,7 @@ func (w *walker) list(fo *folder) ([]beneath.Entry, error) {
 	for range fileTries {
 		before, err := fo.src.Stat()
 		if err != nil {
-			return nil, err
+			return nil, w.unread(fo.path, err)
 		}
 		entries, err := fo.src.Entries(func(n int) error {
 			if w.entries.Load()+int64(n) > most {
@@ -200,11 +211,11 @@ func (w *walker) list(fo *folder) ([]beneath.Entry, error) {
 			return nil
 		})
 		if err != nil {
-			return nil, err
+			return nil, w.unread(fo.path, err)
 		}
 		after, err := fo.src.Stat()
 		if err != nil {
-			return nil, err
+			return nil, w.unread(fo.path, err)
 		}
 		if before == after {
 			w.entries.Add(int64(len(entries)))
@@ -277,7 +288,7 @@ func (w *walker) entry(fo *folder, e beneath.Entry, depth int64, rules *ignore.R
 		}
 		k := &node{name: e.Name, mode: modeTree, parent: fo.n}
 		fo.n.kids = append(fo.n.kids, k)
-		w.pool.push(func(wk *worker) error { return w.dir(wk, k, path, depth+1, rules, out) })
+		w.pool.push(func(wk *worker) error { return w.dir(wk, k, path, depth+1, rules, out) }, nil)
 		return nil, nil
 	}
 	k := &node{name: e.Name, parent: fo.n}
@@ -343,10 +354,16 @@ func (w *walker) symlink(fo *folder, n *node) error {
 		return w.vanished(path, err)
 	}
 	target, err := fo.src.Readlink(n.name)
+	if errors.Is(err, beneath.ErrHeld) {
+		return w.unread(path, err)
+	}
 	if err != nil {
 		return &changedError{path: path}
 	}
 	after, err := fo.src.Lstat(n.name)
+	if errors.Is(err, beneath.ErrHeld) {
+		return w.unread(path, err)
+	}
 	if err != nil || before != after || strings.ContainsRune(target, 0) {
 		return &changedError{path: path}
 	}

@@ -112,6 +112,7 @@ type Opened struct {
 // find it. LaneEpoch, Sequence and PrevSeal are its place in its lane's chain.
 type Receipt struct {
 	Seal           string `json:"seal"`
+	KeyID          string `json:"key_id"` // of who signed it
 	PrevSeal       string `json:"prev_seal"`
 	LaneEpoch      string `json:"lane_epoch"`
 	Sequence       int64  `json:"sequence"`
@@ -205,14 +206,24 @@ type CheckRequestEnd struct {
 // sessions can reach. OK is false where one reached what it must not, and where
 // that could not be told. Users are those that it tried. Reached says what this
 // probe, or one before it of the same key, found within a user's reach, unless an
-// operator has brought one that passed since.
+// operator has brought one that passed since; ReachedAt is the place in the log of
+// the first that found it. Spans are the earlier times, up to this probe, of which an
+// operator ended each with one that passed.
 type LaneProbe struct {
-	LaneID   string         `json:"lane_id"`
-	OK       bool           `json:"ok"`
-	Reached  string         `json:"reached,omitempty"`
-	Users    []string       `json:"users,omitempty"`
-	Findings []ProbeFinding `json:"findings,omitempty"`
-	By       string         `json:"by"`
+	LaneID    string         `json:"lane_id"`
+	OK        bool           `json:"ok"`
+	Reached   string         `json:"reached,omitempty"`
+	ReachedAt int64          `json:"reached_at,omitempty"`
+	Spans     []LogSpan      `json:"spans,omitempty"`
+	Users     []string       `json:"users,omitempty"`
+	Findings  []ProbeFinding `json:"findings,omitempty"`
+	By        string         `json:"by"`
+}
+
+// LogSpan are the places in the log from From up to, not including, To.
+type LogSpan struct {
+	From int64 `json:"from"`
+	To   int64 `json:"to"`
 }
 
 // ProbeFinding is one thing that a probe found, of a user or, with none, of the

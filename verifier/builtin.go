@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"striatum/internal/crew"
 	"striatum/receipt"
 	"striatum/sandbox"
 	"striatum/verifier/gocheck"
@@ -124,33 +125,29 @@ func discard(boxes []sandbox.Sandbox) {
 }
 
 // prepareBoxes makes n sandboxes for spec at the same time.
-func (r *run) prepareBoxes(ctx context.Context, specs ...sandbox.Spec) ([]sandbox.Sandbox, error) {
-	type made struct {
-		i   int
-		box sandbox.Sandbox
-		err error
-	}
-	results := make(chan made, len(specs))
-	for i, spec := range specs {
-		go func() {
-			box, err := r.engine.Prepare(ctx, spec)
-			results <- made{i, box, err}
-		}()
-	}
-	boxes := make([]sandbox.Sandbox, len(specs))
-	var errs []error
-	for range specs {
-		m := <-results
-		boxes[m.i] = m.box
-		if m.err != nil {
-			boxes[m.i] = nil
-			errs = append(errs, m.err)
+func (r *run) prepareBoxes(ctx context.Context, specs ...sandbox.Spec) (boxes []sandbox.Sandbox, err error) {
+	boxes = make([]sandbox.Sandbox, len(specs))
+	complete := false
+	defer func() {
+		if !complete {
+			discard(boxes)
 		}
+	}()
+	errs := make([]error, len(specs))
+	var all crew.Group
+	for i, spec := range specs {
+		all.Go(func() {
+			box, err := r.engine.Prepare(ctx, spec)
+			if errs[i] = err; err == nil {
+				boxes[i] = box
+			}
+		})
 	}
+	all.Wait()
 	if err := errors.Join(errs...); err != nil {
-		discard(boxes)
 		return nil, err
 	}
+	complete = true
 	return boxes, nil
 }
 

@@ -8,9 +8,9 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"sync"
 	"time"
 
+	"striatum/internal/crew"
 	"striatum/receipt"
 	"striatum/sandbox"
 	"striatum/verifier/gocheck"
@@ -76,7 +76,7 @@ func (r *run) execute(ctx context.Context, boxes []sandbox.Sandbox, programs []s
 	results := make([]sandbox.Result, len(boxes))
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	var all sync.WaitGroup
+	all := crew.Group{Stop: func() { stop(context.Canceled) }}
 	for k, box := range boxes {
 		var mine []sandbox.Program
 		for i := k; i < len(programs); i += len(boxes) {

@@ -11,10 +11,10 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"striatum/allowlist"
+	"striatum/internal/crew"
 	"striatum/internal/execpath"
 	"striatum/receipt"
 	"striatum/sandbox"
@@ -477,7 +477,7 @@ func externalControl(control, emptied, baseline *trial) (receipt.ControlOutcome,
 // trials runs executions side by side, each in its own sandbox, and judges them.
 func (r *run) trials(ctx context.Context, boxes []sandbox.Sandbox, trials []*trial) error {
 	errs := make([]error, len(trials))
-	var all sync.WaitGroup
+	var all crew.Group
 	for i, t := range trials {
 		all.Go(func() {
 			errs[i] = r.trial(ctx, boxes[i], t)

@@ -7,8 +7,8 @@ import (
 	"io"
 	"runtime"
 	"slices"
-	"sync"
 
+	"striatum/internal/crew"
 	"striatum/receipt"
 	"striatum/sandbox"
 	"striatum/verifier/gocheck"
@@ -190,7 +190,7 @@ func (r *run) realTests(ctx context.Context, boxes []sandbox.Sandbox, binaries [
 	var errs [2]error
 	if 2*side <= runtime.NumCPU() {
 		r.step("both runs")
-		var both sync.WaitGroup
+		var both crew.Group
 		for i := range errs {
 			both.Go(func() { errs[i] = once(i) })
 		}

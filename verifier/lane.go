@@ -195,8 +195,9 @@ func (l *Lane) begin(ctx context.Context, what string, req Request) (f frozen, e
 	if f.session, err = l.cfg.Journal.Lock(ctx, what, req.Wait, l.waiting); err != nil {
 		return f, err
 	}
+	ready := false // also where something panics
 	defer func() {
-		if err != nil {
+		if !ready {
 			err = errors.Join(err, f.session.Release())
 		}
 	}()
@@ -211,6 +212,7 @@ func (l *Lane) begin(ctx context.Context, what string, req Request) (f frozen, e
 		return f, err
 	}
 	f.sel, err = req.Select(f.snap.Dir)
+	ready = err == nil
 	return f, err
 }
 

@@ -10,10 +10,10 @@ import (
 	"path"
 	"runtime"
 	"slices"
-	"sync"
 	"time"
 
 	"striatum/internal/collector"
+	"striatum/internal/crew"
 	"striatum/receipt"
 	"striatum/sandbox"
 	"striatum/verifier/gocheck"
@@ -244,7 +244,7 @@ func (r *run) confirm(ctx context.Context, cache string, t *mutated, fallen *int
 		return err
 	}
 	var errs [2]error
-	var all sync.WaitGroup
+	var all crew.Group
 	for i := range both {
 		all.Go(func() { errs[i] = r.compileMutants(ctx, cache, both[i:i+1]) })
 	}
@@ -357,7 +357,7 @@ func (r *run) runMutants(ctx context.Context, cache string, trials []*mutated) e
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	slots := make(chan struct{}, max(2, min(runtime.NumCPU(), maxWidth))) // a mutant and its twin are never one after the other
-	var all sync.WaitGroup
+	all := crew.Group{Stop: func() { stop(context.Canceled) }}
 	for _, t := range trials {
 		if len(t.binaries) == 0 {
 			continue

@@ -93,12 +93,12 @@ func post[Out any](ctx context.Context, c *Client, path string, in any) (out Out
 	if err != nil {
 		return out, problem.Wrap(problem.Internal, err, what, "")
 	}
-	most := wire.MaxRequestBytes
+	most, hint := wire.MaxRequestBytes, ""
 	if c.described.Principal.Kind == daemon.Session {
-		most = wire.MaxSessionRequestBytes
+		most, hint = wire.MaxSessionRequestBytes, "the policy's files are part of it: make those of verification/ fewer or shorter, or let an operator call"
 	}
 	if len(body) > most {
-		return out, problem.New(problem.Usage, what, fmt.Sprintf("the call has more than %d bytes", most), "")
+		return out, problem.New(problem.Usage, what, fmt.Sprintf("it has %d bytes, more than the %d of a %s's call", len(body), most, c.described.Principal.Kind), hint)
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://striatumd"+path, bytes.NewReader(body))
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 
 	"striatum/daemon"
 	"striatum/daemon/wire"
+	"striatum/internal/crew"
 	"striatum/internal/problem"
 	"striatum/seal"
 	"striatum/store"
@@ -256,6 +257,10 @@ func (h *holders) bind(token string, uid uint32) (first uint32, ok bool) {
 // rescue answers a call whose handler panicked.
 func (c *call) rescue() {
 	if v := recover(); v != nil {
+		if fault, ok := v.(*crew.Fault); ok {
+			c.fail(fmt.Errorf("panic: %s", fault))
+			return
+		}
 		c.fail(fmt.Errorf("panic: %v\n%s", v, debug.Stack()))
 	}
 }

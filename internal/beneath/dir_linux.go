@@ -15,8 +15,9 @@ const resolve = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_N
 // Dir is an open folder. Methods may be called from several goroutines, except
 // Entries and Close.
 type Dir struct {
-	fd int
-	by *Opener // nil: opened with this process's own rights
+	fd  int
+	by  *Opener // nil: opened with this process's own rights
+	far *Opener // by whom it is read; nil: at once
 }
 
 // Open opens the folder at path. Links in path itself are followed, except the
@@ -25,22 +26,33 @@ func Open(path string) (*Dir, error) { return open(path, nil) }
 
 // Elsewhere opens the folder at path as Open does, with the rights that d was opened
 // with.
-func (d *Dir) Elsewhere(path string) (*Dir, error) { return open(path, d.by) }
+func (d *Dir) Elsewhere(path string) (*Dir, error) {
+	if d.by != nil {
+		if err := noFUSEAt(path); err != nil {
+			return nil, fmt.Errorf("open folder %q: %w", path, err)
+		}
+	}
+	return open(path, d.by)
+}
 
 func open(path string, by *Opener) (*Dir, error) {
 	how := unix.OpenHow{Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_MAGICLINKS}
-	fd, err := by.call(func() (int, error) { return unix.Openat2(unix.AT_FDCWD, path, &how) })
+	fd, err := by.opens(func() (int, error) { return unix.Openat2(unix.AT_FDCWD, path, &how) })
 	if errors.Is(err, unix.ENOSYS) {
 		err = ErrUnsupported
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open folder %q: %w", path, err)
 	}
-	return &Dir{fd: fd, by: by}, nil
+	d, err := (&Dir{fd: fd, by: by}).place()
+	if err != nil {
+		return nil, fmt.Errorf("open folder %q: %w", path, err)
+	}
+	return d, nil
 }
 
 // Close closes d.
-func (d *Dir) Close() error { return unix.Close(d.fd) }
+func (d *Dir) Close() error { return d.far.close(d.fd) }
 
 // Dir opens the folder rel, "." for another handle of d itself.
 func (d *Dir) Dir(rel string) (*Dir, error) {
@@ -48,7 +60,7 @@ func (d *Dir) Dir(rel string) (*Dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Dir{fd: fd, by: d.by}, nil
+	return &Dir{fd: fd, by: d.by, far: d.far}, nil
 }
 
 // File opens rel for reading, whatever kind of file it is.
@@ -57,7 +69,7 @@ func (d *Dir) File(rel string) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &File{fd: fd}, nil
+	return &File{fd: fd, far: d.far}, nil
 }
 
 // Create makes the new file rel for writing; an existing entry is an error.
@@ -67,7 +79,7 @@ func (d *Dir) Create(rel string, perm uint32) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &File{fd: fd}, nil
+	return &File{fd: fd, far: d.far}, nil
 }
 
 func (d *Dir) openat2(rel string, flags int, perm uint32) (int, error) {
@@ -75,7 +87,7 @@ func (d *Dir) openat2(rel string, flags int, perm uint32) (int, error) {
 	if d.by != nil {
 		how.Resolve |= unix.RESOLVE_NO_XDEV
 	}
-	fd, err := d.by.call(func() (int, error) { return unix.Openat2(d.fd, rel, &how) })
+	fd, err := d.by.opens(func() (int, error) { return unix.Openat2(d.fd, rel, &how) })
 	switch {
 	case err == nil:
 		return fd, nil
@@ -100,7 +112,7 @@ func (d *Dir) linkInTheWay(rel string) bool {
 }
 
 // Stat describes d itself.
-func (d *Dir) Stat() (Stat, error) { return fstat(d.fd) }
+func (d *Dir) Stat() (Stat, error) { return fstat(d.far, d.fd) }
 
 // Lstat describes the entry name, which has no slash, without following it.
 func (d *Dir) Lstat(name string) (Stat, error) {
@@ -108,7 +120,7 @@ func (d *Dir) Lstat(name string) (Stat, error) {
 		return Stat{}, fmt.Errorf("stat %q: %w", name, unix.EINVAL)
 	}
 	var st unix.Stat_t
-	if _, err := d.by.call(func() (int, error) { return 0, unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) }); err != nil {
+	if err := d.by.does(func() error { return unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) }); err != nil {
 		return Stat{}, fmt.Errorf("stat %q: %w", name, err)
 	}
 	return fromUnix(&st), nil
@@ -121,7 +133,7 @@ func (d *Dir) Readlink(name string) (string, error) {
 		return "", fmt.Errorf("read link %q: %w", name, unix.EINVAL)
 	}
 	buf := make([]byte, unix.PathMax)
-	n, err := d.by.call(func() (int, error) { return unix.Readlinkat(d.fd, name, buf) })
+	n, err := d.by.call(func() (int, error) { return unix.Readlinkat(d.fd, name, buf) }, nil)
 	if err != nil {
 		return "", fmt.Errorf("read link %q: %w", name, err)
 	}
@@ -141,7 +153,7 @@ func (d *Dir) Entries(more func(n int) error) ([]Entry, error) {
 		if err := more(len(out)); err != nil {
 			return nil, err
 		}
-		n, err := retry(func() (int, error) { return unix.Getdents(d.fd, buf) })
+		n, err := d.far.call(func() (int, error) { return unix.Getdents(d.fd, buf) }, nil)
 		if err != nil {
 			return nil, fmt.Errorf("list folder: %w", err)
 		}
@@ -198,7 +210,7 @@ func (d *Dir) Mkdir(name string, perm uint32) error {
 	if strings.Contains(name, "/") {
 		return fmt.Errorf("make folder %q: %w", name, unix.EINVAL)
 	}
-	if _, err := d.by.call(func() (int, error) { return 0, unix.Mkdirat(d.fd, name, perm) }); err != nil {
+	if err := d.by.does(func() error { return unix.Mkdirat(d.fd, name, perm) }); err != nil {
 		return fmt.Errorf("make folder %q: %w", name, err)
 	}
 	return nil
@@ -209,7 +221,7 @@ func (d *Dir) Symlink(target, name string) error {
 	if strings.Contains(name, "/") {
 		return fmt.Errorf("make link %q: %w", name, unix.EINVAL)
 	}
-	if _, err := d.by.call(func() (int, error) { return 0, unix.Symlinkat(target, d.fd, name) }); err != nil {
+	if err := d.by.does(func() error { return unix.Symlinkat(target, d.fd, name) }); err != nil {
 		return fmt.Errorf("make link %q: %w", name, err)
 	}
 	return nil
@@ -221,7 +233,7 @@ func (d *Dir) Link(from *Dir, name string) error {
 	if strings.Contains(name, "/") {
 		return fmt.Errorf("link %q: %w", name, unix.EINVAL)
 	}
-	if _, err := d.by.call(func() (int, error) { return 0, unix.Linkat(from.fd, name, d.fd, name, 0) }); err != nil {
+	if err := d.by.does(func() error { return unix.Linkat(from.fd, name, d.fd, name, 0) }); err != nil {
 		return fmt.Errorf("link %q: %w", name, err)
 	}
 	return nil
@@ -233,7 +245,7 @@ func (d *Dir) Rename(from, to string) error {
 	if strings.Contains(from+to, "/") {
 		return fmt.Errorf("rename %q: %w", from, unix.EINVAL)
 	}
-	if _, err := d.by.call(func() (int, error) { return 0, unix.Renameat(d.fd, from, d.fd, to) }); err != nil {
+	if err := d.by.does(func() error { return unix.Renameat(d.fd, from, d.fd, to) }); err != nil {
 		return fmt.Errorf("rename %q to %q: %w", from, to, err)
 	}
 	return nil
@@ -244,7 +256,7 @@ func (d *Dir) Remove(name string) error {
 	if strings.Contains(name, "/") {
 		return fmt.Errorf("remove %q: %w", name, unix.EINVAL)
 	}
-	if _, err := d.by.call(func() (int, error) { return 0, unix.Unlinkat(d.fd, name, 0) }); err != nil {
+	if err := d.by.does(func() error { return unix.Unlinkat(d.fd, name, 0) }); err != nil {
 		return fmt.Errorf("remove %q: %w", name, err)
 	}
 	return nil
@@ -255,31 +267,20 @@ func (d *Dir) Remove(name string) error {
 func (d *Dir) SetMtime(name string, sec int64) error {
 	t := unix.NsecToTimespec(sec * 1e9)
 	ts := []unix.Timespec{t, t}
-	if _, err := d.by.call(func() (int, error) { return 0, unix.UtimesNanoAt(d.fd, name, ts, unix.AT_SYMLINK_NOFOLLOW) }); err != nil {
+	if err := d.by.does(func() error { return unix.UtimesNanoAt(d.fd, name, ts, unix.AT_SYMLINK_NOFOLLOW) }); err != nil {
 		return fmt.Errorf("set time of %q: %w", name, err)
 	}
 	return nil
 }
 
 // Chown gives d itself to uid and gid.
-func (d *Dir) Chown(uid, gid uint32) error { return chown(d.fd, uid, gid) }
+func (d *Dir) Chown(uid, gid uint32) error { return chown(d.far, d.fd, uid, gid) }
 
 // Chmod sets the permission bits of d itself.
-func (d *Dir) Chmod(perm uint32) error { return chmod(d.fd, perm) }
+func (d *Dir) Chmod(perm uint32) error { return chmod(d.far, d.fd, perm) }
 
 // Sync flushes d's entries to disk.
-func (d *Dir) Sync() error { return fsync(d.fd) }
-
-// call makes a system call that takes a path, with the rights of o.
-func (o *Opener) call(f func() (int, error)) (n int, err error) {
-	if o == nil {
-		return retry(f)
-	}
-	if closed := o.team.Do(func() { n, err = retry(f) }); closed != nil {
-		return -1, closed
-	}
-	return n, err
-}
+func (d *Dir) Sync() error { return fsync(d.far, d.fd) }
 
 func retry(f func() (int, error)) (int, error) {
 	for tries := 0; ; tries++ {

@@ -31,8 +31,11 @@ func (d *Dir) Elsewhere(path string) (*Dir, error) { return Open(path) }
 // Opener is not offered here.
 type Opener struct{}
 
+// Threads is not needed here.
+type Threads struct{}
+
 // NewOpener is not offered here.
-func NewOpener(Caller) (*Opener, error) { return nil, errors.ErrUnsupported }
+func (t *Threads) NewOpener(Caller, string) (*Opener, error) { return nil, errors.ErrUnsupported }
 
 // Close does nothing.
 func (o *Opener) Close() {}

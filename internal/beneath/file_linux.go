@@ -10,6 +10,7 @@ import (
 // File is an open file. It is used by one goroutine at a time.
 type File struct {
 	fd     int
+	far    *Opener // by whom it is read; nil: at once
 	leased bool
 }
 
@@ -18,7 +19,7 @@ func (f *File) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	n, err := retry(func() (int, error) { return unix.Read(f.fd, p) })
+	n, err := f.far.call(func() (int, error) { return unix.Read(f.fd, p) }, nil)
 	if err != nil {
 		return 0, fmt.Errorf("read: %w", err)
 	}
@@ -32,7 +33,7 @@ func (f *File) Read(p []byte) (int, error) {
 func (f *File) ReadAt(p []byte, off int64) (int, error) {
 	done := 0
 	for done < len(p) {
-		n, err := retry(func() (int, error) { return unix.Pread(f.fd, p[done:], off+int64(done)) })
+		n, err := f.far.call(func() (int, error) { return unix.Pread(f.fd, p[done:], off+int64(done)) }, nil)
 		if err != nil {
 			return done, fmt.Errorf("read: %w", err)
 		}
@@ -48,7 +49,7 @@ func (f *File) ReadAt(p []byte, off int64) (int, error) {
 func (f *File) Write(p []byte) (int, error) {
 	done := 0
 	for done < len(p) {
-		n, err := retry(func() (int, error) { return unix.Write(f.fd, p[done:]) })
+		n, err := f.far.call(func() (int, error) { return unix.Write(f.fd, p[done:]) }, nil)
 		if err != nil {
 			return done, fmt.Errorf("write: %w", err)
 		}
@@ -60,7 +61,7 @@ func (f *File) Write(p []byte) (int, error) {
 // Reset moves f to its beginning; with truncate it is emptied too.
 func (f *File) Reset(truncate bool) error {
 	if truncate {
-		if err := unix.Ftruncate(f.fd, 0); err != nil {
+		if err := f.far.does(func() error { return unix.Ftruncate(f.fd, 0) }); err != nil {
 			return fmt.Errorf("truncate: %w", err)
 		}
 	}
@@ -71,25 +72,28 @@ func (f *File) Reset(truncate bool) error {
 }
 
 // Stat describes f.
-func (f *File) Stat() (Stat, error) { return fstat(f.fd) }
+func (f *File) Stat() (Stat, error) { return fstat(f.far, f.fd) }
 
 // Chown gives f to uid and gid.
-func (f *File) Chown(uid, gid uint32) error { return chown(f.fd, uid, gid) }
+func (f *File) Chown(uid, gid uint32) error { return chown(f.far, f.fd, uid, gid) }
 
 // Chmod sets the permission bits of f.
-func (f *File) Chmod(perm uint32) error { return chmod(f.fd, perm) }
+func (f *File) Chmod(perm uint32) error { return chmod(f.far, f.fd, perm) }
 
 // Sync flushes f to disk.
-func (f *File) Sync() error { return fsync(f.fd) }
+func (f *File) Sync() error { return fsync(f.far, f.fd) }
 
 // Close closes f and releases its lease.
-func (f *File) Close() error { return unix.Close(f.fd) }
+func (f *File) Close() error { return f.far.close(f.fd) }
 
 // Lease takes a read lease. It succeeds only if nobody has the file open for
 // writing; a shared writable mapping keeps such an open file alive, so it counts.
 // While the lease stands, an open for writing or a truncation waits until f is
 // closed, and LeaseHeld says that somebody asked.
 func (f *File) Lease() bool {
+	if f.far != nil {
+		return false
+	}
 	_, err := unix.FcntlInt(uintptr(f.fd), unix.F_SETLEASE, unix.F_RDLCK)
 	f.leased = err == nil
 	return f.leased
@@ -104,9 +108,9 @@ func (f *File) LeaseHeld() bool {
 	return err == nil && kind == unix.F_RDLCK
 }
 
-func fstat(fd int) (Stat, error) {
+func fstat(far *Opener, fd int) (Stat, error) {
 	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
+	if err := far.does(func() error { return unix.Fstat(fd, &st) }); err != nil {
 		return Stat{}, fmt.Errorf("stat: %w", err)
 	}
 	return fromUnix(&st), nil
@@ -136,22 +140,22 @@ func fromUnix(st *unix.Stat_t) Stat {
 	return out
 }
 
-func chown(fd int, uid, gid uint32) error {
-	if err := unix.Fchown(fd, int(uid), int(gid)); err != nil {
+func chown(far *Opener, fd int, uid, gid uint32) error {
+	if err := far.does(func() error { return unix.Fchown(fd, int(uid), int(gid)) }); err != nil {
 		return fmt.Errorf("change owner: %w", err)
 	}
 	return nil
 }
 
-func chmod(fd int, perm uint32) error {
-	if err := unix.Fchmod(fd, perm); err != nil {
+func chmod(far *Opener, fd int, perm uint32) error {
+	if err := far.does(func() error { return unix.Fchmod(fd, perm) }); err != nil {
 		return fmt.Errorf("change mode: %w", err)
 	}
 	return nil
 }
 
-func fsync(fd int) error {
-	if err := unix.Fsync(fd); err != nil {
+func fsync(far *Opener, fd int) error {
+	if err := far.does(func() error { return unix.Fsync(fd) }); err != nil {
 		return fmt.Errorf("sync: %w", err)
 	}
 	return nil
@@ -161,10 +165,14 @@ func fsync(fd int) error {
 // keeps itself, so that no user's program can make them up (FUSE) and no other
 // host can change a file behind them (network file systems).
 func (d *Dir) LocalFS() bool {
-	var st unix.Statfs_t
-	if unix.Fstatfs(d.fd, &st) != nil {
-		return false
+	if d.by != nil {
+		return d.far == nil
 	}
+	var st unix.Statfs_t
+	return unix.Fstatfs(d.fd, &st) == nil && local(&st)
+}
+
+func local(st *unix.Statfs_t) bool {
 	switch int64(st.Type) { //nolint:unconvert // 32 bits on some machines
 	case unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC, unix.TMPFS_MAGIC:
 		return true

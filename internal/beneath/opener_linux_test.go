@@ -32,7 +32,7 @@ func asSomebody(t *testing.T) (dir string, d *Dir) {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	o, err := NewOpener(Caller{UID: somebody, GID: somebody, Groups: []uint32{group, 7}})
+	o, err := new(Threads).NewOpener(Caller{UID: somebody, GID: somebody, Groups: []uint32{group, 7}}, "somebody")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +208,7 @@ func TestTheProcessKeepsItsOwnRights(t *testing.T) {
 func TestRootKeepsRootsRights(t *testing.T) {
 	dir, _ := asSomebody(t)
 	put(t, filepath.Join(dir, "f"), somebody, somebody, 0o600)
-	o, err := NewOpener(Caller{})
+	o, err := new(Threads).NewOpener(Caller{}, "root")
 	if err != nil {
 		t.Fatal(err)
 	}

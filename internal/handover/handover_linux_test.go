@@ -106,7 +106,7 @@ func newBench(t *testing.T) *bench {
 		t.Fatal(err)
 	}
 	b := &bench{TB: t, socket: filepath.Join(dir, "s"), began: make(chan string, 100), release: map[string]chan struct{}{}, ended: make(chan error, 1)}
-	s := New(Config{Log: slog.New(slog.NewJSONHandler(&b.log, nil)), Admit: func(_ context.Context, id string, fd int, _ unixsocket.Peer) (Job, error) {
+	s := New(Config{Log: slog.New(slog.NewJSONHandler(&b.log, nil)), Owner: ownerOf, Admit: func(_ context.Context, id, _ string, fd int, _ unixsocket.Peer) (Job, error) {
 		var st unix.Stat_t
 		if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR || id == "" {
 			return nil, errors.Join(problem.New(problem.Refused, "take it", "that is no folder", ""), unix.Close(fd))
@@ -138,6 +138,15 @@ func newBench(t *testing.T) *bench {
 		}
 	})
 	return b
+}
+
+// ownerOf takes what stands before a slash in an id.
+func ownerOf(_ context.Context, id string, _ unixsocket.Peer) (string, error) {
+	owner, _, found := strings.Cut(id, "/")
+	if !found {
+		owner = "somebody"
+	}
+	return owner, nil
 }
 
 // exhausted is a listener that has no descriptor left at first.
@@ -198,23 +207,64 @@ func (b *bench) end(c *Client) (End, []string) {
 	}
 }
 
-func TestUsersTakeTurns(t *testing.T) {
+func TestUsersAndOwnersTakeTurns(t *testing.T) {
 	s := New(Config{})
-	for i, uid := range []uint32{1, 1, 1, 2, 3, 2} {
-		if err := s.reserve(uid); err != nil {
+	for i, of := range []struct {
+		uid   uint32
+		owner string
+	}{{1, "a"}, {1, "a"}, {1, "b"}, {2, "c"}, {3, "d"}, {4, "a"}, {5, "a"}, {2, "d"}} {
+		if err := s.reserve(of.uid); err != nil {
 			t.Fatal(err)
 		}
-		s.queue = append(s.queue, &entry{uid: uid, queued: true, ahead: i})
+		if _, err := s.reserveOf(of.owner); err != nil {
+			t.Fatal(err)
+		}
+		s.queue = append(s.queue, &entry{uid: of.uid, owner: of.owner, queued: true, ahead: i})
 	}
 	var got []string
 	for e := s.next(); e != nil; e = s.next() {
-		got = append(got, fmt.Sprintf("%d.%d", e.uid, e.ahead))
+		got = append(got, fmt.Sprintf("%d%s.%d", e.uid, e.owner, e.ahead))
 	}
-	if want := "1.0 2.3 3.4 1.1 2.5 1.2"; strings.Join(got, " ") != want {
+	if want := "1a.0 2c.3 3d.4 1a.1 2d.7 1b.2 4a.5 5a.6"; strings.Join(got, " ") != want {
 		t.Errorf("got %v, want %s", got, want)
 	}
-	if len(s.places) != 0 {
-		t.Errorf("places are still taken: %v", s.places)
+	if len(s.users) != 0 || len(s.owners) != 0 {
+		t.Errorf("places are still taken: %v, %v", s.users, s.owners)
+	}
+}
+
+func TestAUserWithManyUIDsIsOneOwner(t *testing.T) {
+	s := New(Config{Owner: ownerOf, Admit: func(context.Context, string, string, int, unixsocket.Peer) (Job, error) { return &job{}, nil }})
+	folder := func() int {
+		fd, err := unix.Open("/", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fd
+	}
+	for uid := range uint32(MaxQueueOf) {
+		fd := folder()
+		if _, owner, err := s.ask(t.Context(), "one/x", fd, unixsocket.Peer{UID: uid}); err != nil || owner != "one" {
+			t.Fatalf("got %q, %v", owner, err)
+		}
+		if err := unix.Close(fd); err != nil {
+			t.Error(err)
+		}
+	}
+	fd := folder()
+	_, _, err := s.ask(t.Context(), "one/x", fd, unixsocket.Peer{UID: MaxQueueOf})
+	if p := problem.Of(err); p == nil || p.Kind != problem.Indeterminate || !strings.Contains(p.Why, "of one token") {
+		t.Errorf("got %v", err)
+	}
+	if err := unix.Close(fd); !errors.Is(err, unix.EBADF) {
+		t.Errorf("its descriptor is open: %v", err)
+	}
+	fd = folder()
+	if _, _, err := s.ask(t.Context(), "another/x", fd, unixsocket.Peer{UID: 0}); err != nil {
+		t.Errorf("another token: got %v", err)
+	}
+	if err := unix.Close(fd); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -262,7 +312,7 @@ func TestAFaultEndsTheRequestThatBroughtItAboutAlone(t *testing.T) {
 	b := newBench(t)
 	for range MaxQueueOf + 1 { // none of them keeps a place
 		for _, id := range []string{"a fault", "a job's fault"} {
-			if end, _ := b.end(b.offer(id)); end.Problem == nil || end.Problem.Kind != "internal" {
+			if end, _ := b.end(b.offer(id)); end.Problem == nil || end.Problem.Kind != "indeterminate" {
 				t.Errorf("%s: got %+v", id, end.Problem)
 			}
 		}
@@ -282,34 +332,46 @@ func TestAFaultEndsTheRequestThatBroughtItAboutAlone(t *testing.T) {
 
 func TestFewAreAdmittedAtOnce(t *testing.T) {
 	began, goOn := make(chan string, MaxQueueOf), make(chan struct{})
-	s := New(Config{Admit: func(_ context.Context, id string, _ int, _ unixsocket.Peer) (Job, error) {
+	s := New(Config{Owner: ownerOf, Admit: func(_ context.Context, id, _ string, fd int, _ unixsocket.Peer) (Job, error) {
 		began <- id
 		<-goOn
-		return nil, errors.New(id)
+		return nil, errors.Join(errors.New(id), unix.Close(fd))
 	}})
+	folder := func() int {
+		fd, err := unix.Open("/", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fd
+	}
+	refused := func(id string) {
+		t.Helper()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		fd := folder()
+		if _, _, err := s.ask(ctx, id, fd, unixsocket.Peer{}); problem.Of(err).Kind != problem.Indeterminate {
+			t.Errorf("%s: got %v", id, err)
+		}
+		if err := unix.Close(fd); !errors.Is(err, unix.EBADF) {
+			t.Errorf("%s: its descriptor is open: %v", id, err)
+		}
+	}
 	ended := make(chan error, MaxAdmits)
-	for range MaxAdmits {
+	for i := range MaxAdmits {
+		fd := folder()
 		go func() {
-			_, err := s.ask(t.Context(), "first", -1, unixsocket.Peer{})
+			_, _, err := s.ask(t.Context(), fmt.Sprintf("%d/first", i), fd, unixsocket.Peer{})
 			ended <- err
 		}()
 		<-began
+		if len(s.owners[fmt.Sprint(i)].admits) != cap(s.owners[fmt.Sprint(i)].admits) {
+			t.Error("another of its owner could be admitted beside it")
+		}
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	fd, err := unix.Open("/", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.ask(ctx, "next", fd, unixsocket.Peer{}); problem.Of(err).Kind != problem.Indeterminate {
-		t.Errorf("got %v", err)
-	}
-	if err := unix.Close(fd); !errors.Is(err, unix.EBADF) {
-		t.Errorf("its descriptor is open: %v", err)
-	}
+	refused("next/x")
 	close(goOn)
 	for range MaxAdmits {
-		if err := <-ended; err == nil || err.Error() != "first" {
+		if err := <-ended; err == nil || !strings.HasSuffix(err.Error(), "/first") {
 			t.Errorf("got %v", err)
 		}
 	}
@@ -445,5 +507,31 @@ func TestResultsThatAreTooManyAreCut(t *testing.T) {
 	}
 	if all != 5 || whole == 0 || whole == 5 {
 		t.Errorf("%d of %d outcomes are whole", whole, all)
+	}
+}
+
+func TestAListenerThatSomethingElseClosesEndsTheServer(t *testing.T) {
+	dir, err := os.MkdirTemp("", "lane") //nolint:usetesting // its path is short enough for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	}()
+	l, err := unixsocket.Listen(t.Context(), filepath.Join(dir, "s"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- New(Config{Log: slog.New(slog.DiscardHandler)}).Serve(t.Context(), l) }()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	err = <-ended
+	p := problem.Of(err)
+	if p == nil || p.Kind != problem.Missing || p.Kind.ExitCode() != 7 || !strings.Contains(p.What, "take clients") || p.Hint == "" || !errors.Is(err, net.ErrClosed) {
+		t.Errorf("got %v", err)
 	}
 }

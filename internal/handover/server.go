@@ -5,14 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"syscall"
 	"time"
 
 	"striatum/daemon/wire"
+	"striatum/internal/crew"
 	"striatum/internal/problem"
 	"striatum/internal/unixsocket"
 	"striatum/seal"
@@ -28,8 +29,12 @@ type Job interface {
 
 // Config is what a Server is made of.
 type Config struct {
-	// Admit says whether a request may be worked on. It takes over the descriptor.
-	Admit func(ctx context.Context, requestID string, fd int, from unixsocket.Peer) (Job, error)
+	// Owner says who answers for a request, before anything of what was handed over is
+	// looked at: a user with several uids has the places and turns of one owner.
+	Owner func(ctx context.Context, requestID string, from unixsocket.Peer) (string, error)
+	// Admit says whether a request of owner may be worked on. It takes over the
+	// descriptor.
+	Admit func(ctx context.Context, requestID, owner string, fd int, from unixsocket.Peer) (Job, error)
 	Log   *slog.Logger
 }
 
@@ -44,16 +49,25 @@ type Server struct {
 	mu      sync.Mutex
 	conns   map[uint32]int
 	total   int
-	places  map[uint32]int // queued, or about to be
+	users   map[uint32]*share // of those that are queued, or about to be
+	owners  map[string]*share
 	queue   []*entry
 	running bool
-	turn    map[uint32]int // when a user was served last
 	turns   int
+}
+
+// share is what one user or owner has of the queue.
+type share struct {
+	places int
+	turn   int // when it was served last
+	// admits has a place for the one of an owner that is admitted.
+	admits chan struct{}
 }
 
 // entry is one client's work.
 type entry struct {
 	uid    uint32
+	owner  string
 	job    Job
 	ctx    context.Context //nolint:containedctx // lives as long as the client's connection
 	out    *outbox
@@ -64,7 +78,7 @@ type entry struct {
 
 // New returns a Server.
 func New(cfg Config) *Server {
-	return &Server{cfg: cfg, ready: make(chan struct{}, 1), admits: make(chan struct{}, MaxAdmits), conns: map[uint32]int{}, places: map[uint32]int{}, turn: map[uint32]int{}}
+	return &Server{cfg: cfg, ready: make(chan struct{}, 1), admits: make(chan struct{}, MaxAdmits), conns: map[uint32]int{}, users: map[uint32]*share{}, owners: map[string]*share{}}
 }
 
 // Serve serves clients of l, which it closes, until ctx ends; then it ends what runs
@@ -98,7 +112,10 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 			}
 			all.Go(func() {
 				defer s.disconnect(from.UID)
-				s.serve(serving, u, from)
+				_ = s.contain(serving, func() error { // it goes to the log
+					s.serve(serving, u, from)
+					return nil
+				})
 			})
 		}
 	}()
@@ -110,7 +127,10 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 			err = errors.Join(err, other)
 		}
 	case err = <-failed:
-		err = errors.Join(err, l.Close())
+		err = problem.Wrap(problem.Missing, err, "take clients of the lane", "see what closed its socket, and serve again: striatum lane serve")
+		if cerr := l.Close(); !errors.Is(cerr, net.ErrClosed) {
+			err = errors.Join(err, cerr)
+		}
 	}
 	stop()
 	ended := make(chan struct{})
@@ -211,12 +231,12 @@ func (s *Server) admit(ctx context.Context, c *net.UnixConn, from unixsocket.Pee
 	if err := s.reserve(from.UID); err != nil {
 		return nil, errors.Join(err, syscall.Close(fd))
 	}
-	job, err := s.ask(ctx, offer.RequestID, fd, from)
+	job, owner, err := s.ask(ctx, offer.RequestID, fd, from)
 	if err != nil {
-		s.release(from.UID)
+		s.release(from.UID, owner)
 		return nil, err
 	}
-	e := &entry{uid: from.UID, job: job, ctx: ctx, out: out, done: make(chan struct{}), queued: true}
+	e := &entry{uid: from.UID, owner: owner, job: job, ctx: ctx, out: out, done: make(chan struct{}), queued: true}
 	s.mu.Lock()
 	if e.ahead = len(s.queue); s.running {
 		e.ahead++
@@ -231,51 +251,105 @@ func (s *Server) admit(ctx context.Context, c *net.UnixConn, from unixsocket.Pee
 	return e, nil
 }
 
-// ask asks whether a request may be worked on, in its turn.
-func (s *Server) ask(ctx context.Context, requestID string, fd int, from unixsocket.Peer) (job Job, err error) {
+// ask asks whether a request may be worked on, in its turn. It returns the owner, as
+// soon as that has a place; the caller releases it.
+func (s *Server) ask(ctx context.Context, requestID string, fd int, from unixsocket.Peer) (job Job, owner string, err error) {
+	taken := false
+	defer func() {
+		if !taken {
+			err = errors.Join(err, syscall.Close(fd))
+		}
+	}()
+	var who string
+	err = s.turn(ctx, func(ctx context.Context) (err error) {
+		who, err = s.cfg.Owner(ctx, requestID, from)
+		return err
+	}, s.admits)
+	if err != nil {
+		return nil, "", err
+	}
+	own, err := s.reserveOf(who)
+	if err != nil {
+		return nil, "", err
+	}
+	err = s.turn(ctx, func(ctx context.Context) (err error) {
+		taken = true
+		job, err = s.cfg.Admit(ctx, requestID, who, fd, from)
+		return err
+	}, own.admits, s.admits)
+	return job, who, err
+}
+
+// turn calls f when it has a place of each of rooms, for AdmitTimeout at most.
+func (s *Server) turn(ctx context.Context, f func(context.Context) error, rooms ...chan struct{}) error {
 	waiting, cancel := context.WithTimeout(ctx, AdmitTimeout)
 	defer cancel()
-	select {
-	case s.admits <- struct{}{}:
-		defer func() { <-s.admits }()
-	case <-waiting.Done():
-		return nil, errors.Join(problem.New(problem.Indeterminate, "take the worktree", "too many others are being taken", "try again"), syscall.Close(fd))
+	for _, room := range rooms {
+		select {
+		case room <- struct{}{}:
+			defer func() { <-room }()
+		case <-waiting.Done():
+			return problem.New(problem.Indeterminate, "take the worktree", "too many others are being taken", "try again")
+		}
 	}
 	admitting, stop := context.WithTimeout(ctx, AdmitTimeout)
 	defer stop()
-	err = s.contain(ctx, func() (err error) {
-		job, err = s.cfg.Admit(admitting, requestID, fd, from)
-		return err
-	})
-	return job, err
+	return s.contain(ctx, func() error { return f(admitting) })
 }
 
-// reserve takes a place of the queue.
+// reserve takes a place of the queue for a user.
 func (s *Server) reserve(uid uint32) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all := 0
-	for _, n := range s.places {
-		all += n
+	for _, u := range s.users {
+		all += u.places
 	}
-	if all >= MaxQueue || s.places[uid] >= MaxQueueOf {
-		return problem.New(problem.Indeterminate, "wait for the lane", fmt.Sprintf("%d wait, %d of them of this user, and %d may, %d of one user", all, s.places[uid], MaxQueue, MaxQueueOf), "try again")
-	}
-	s.places[uid]++
-	return nil
+	_, err := take(s.users, uid, all, "user")
+	return err
 }
 
-func (s *Server) release(uid uint32) {
+// reserveOf takes a place for an owner, for whom a user has one.
+func (s *Server) reserveOf(owner string) (*share, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.free(uid)
+	return take(s.owners, owner, 0, "token")
 }
 
-// free gives a place back. The caller holds the lock.
-func (s *Server) free(uid uint32) {
-	if s.places[uid]--; s.places[uid] == 0 {
-		delete(s.places, uid)
+func take[K comparable](shares map[K]*share, of K, all int, what string) (*share, error) {
+	own := shares[of]
+	if own == nil {
+		own = &share{admits: make(chan struct{}, 1)}
 	}
+	if all >= MaxQueue || own.places >= MaxQueueOf {
+		return nil, problem.New(problem.Indeterminate, "wait for the lane", fmt.Sprintf("%d wait, %d of them of this %s, and %d may, %d of one %s", max(all, own.places), own.places, what, MaxQueue, MaxQueueOf, what), "try again")
+	}
+	own.places++
+	shares[of] = own
+	return own, nil
+}
+
+func (s *Server) release(uid uint32, owner string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.free(uid, owner)
+}
+
+// free gives places back; that of an owner if it is not empty. The caller holds the
+// lock.
+func (s *Server) free(uid uint32, owner string) {
+	s.users[uid].places--
+	if owner != "" {
+		s.owners[owner].places--
+	}
+	s.forget()
+}
+
+// forget drops what nobody has a share of, once nobody who was served waits beside
+// others. The caller holds the lock.
+func (s *Server) forget() {
+	maps.DeleteFunc(s.users, func(_ uint32, u *share) bool { return u.places == 0 && (u.turn == 0 || !s.running) })
+	maps.DeleteFunc(s.owners, func(_ string, o *share) bool { return o.places == 0 && (o.turn == 0 || !s.running) })
 }
 
 // leave takes e out of the queue; false if it is no longer in it.
@@ -287,31 +361,39 @@ func (s *Server) leave(e *entry) bool {
 	}
 	e.queued = false
 	s.queue = slices.DeleteFunc(s.queue, func(o *entry) bool { return o == e })
-	s.free(e.uid)
+	s.free(e.uid, e.owner)
 	return true
 }
 
-// next takes the first of the user who was served longest ago; nil if nobody waits.
+// next takes the first of the user and owner who were served longest ago; nil if
+// nobody waits.
 func (s *Server) next() *entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.running = len(s.queue) > 0
 	if !s.running {
-		clear(s.turn) // whoever comes next comes first
+		for _, u := range s.users {
+			u.turn = 0 // whoever comes next comes first
+		}
+		for _, o := range s.owners {
+			o.turn = 0
+		}
+		s.forget()
 		return nil
 	}
+	served := func(e *entry) int { return max(s.users[e.uid].turn, s.owners[e.owner].turn) }
 	at := 0
 	for i, e := range s.queue {
-		if s.turn[e.uid] < s.turn[s.queue[at].uid] {
+		if served(e) < served(s.queue[at]) {
 			at = i
 		}
 	}
 	e := s.queue[at]
 	e.queued = false
 	s.queue = slices.Delete(s.queue, at, at+1)
-	s.free(e.uid)
 	s.turns++
-	s.turn[e.uid] = s.turns
+	s.users[e.uid].turn, s.owners[e.owner].turn = s.turns, s.turns
+	s.free(e.uid, e.owner)
 	return e
 }
 
@@ -339,13 +421,11 @@ func (s *Server) work(ctx context.Context) {
 // contain calls f, whose panic is an error of the one client that brought it about,
 // and goes to the log.
 func (s *Server) contain(ctx context.Context, f func() error) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			s.cfg.Log.ErrorContext(ctx, "fault", slog.String("panic", fmt.Sprint(v)), slog.String("stack", string(debug.Stack())))
-			err = problem.New(problem.Internal, "run the checks", "a fault of the lane", "its log has it")
-		}
-	}()
-	return f()
+	if fault := crew.Catch(func() { err = f() }); fault != nil {
+		s.cfg.Log.ErrorContext(ctx, "fault", slog.String("panic", fmt.Sprint(fault.Value)), slog.String("stack", string(fault.Stack)))
+		return problem.New(problem.Indeterminate, "run the checks", "a fault of the lane", "its log has it")
+	}
+	return err
 }
 
 // ended is the last message.

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"striatum/internal/crew"
 	"striatum/internal/osthread"
 )
 
@@ -60,11 +61,15 @@ func enter(pid int) error {
 }
 
 // Do runs f on the thread, one call at a time. It must not be called after
-// Stop.
+// Stop. A panic of f is the caller's.
 func (t *Thread) Do(f func() error) error {
-	done := make(chan error, 1)
-	t.work <- func() { done <- f() }
-	return <-done
+	done := make(chan *crew.Fault, 1)
+	var err error
+	t.work <- func() { done <- crew.Catch(func() { err = f() }) }
+	if fault := <-done; fault != nil {
+		panic(fault)
+	}
+	return err
 }
 
 // Stop ends the thread, and with it what first tied to its life.

@@ -4,6 +4,8 @@ import (
 	"runtime"
 
 	"golang.org/x/sys/unix"
+
+	"striatum/internal/crew"
 )
 
 // Go runs f on a thread of its own. It is never the process's first thread,
@@ -27,9 +29,13 @@ func Go(f func()) {
 	}()
 }
 
-// Do runs f as Go does and returns its error.
+// Do runs f as Go does and returns its error. A panic of f is the caller's.
 func Do(f func() error) error {
-	done := make(chan error, 1)
-	Go(func() { done <- f() })
-	return <-done
+	done := make(chan *crew.Fault, 1)
+	var err error
+	Go(func() { done <- crew.Catch(func() { err = f() }) })
+	if fault := <-done; fault != nil {
+		panic(fault)
+	}
+	return err
 }

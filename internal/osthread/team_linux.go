@@ -4,10 +4,17 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
+
+	"striatum/internal/crew"
 )
 
-// ErrClosed means that a team was closed.
-var ErrClosed = errors.New("the threads have ended")
+// The errors of Team.Do.
+var (
+	ErrClosed = errors.New("the threads have ended")
+	// ErrHeld means that a function did not end in time: it may still run.
+	ErrHeld = errors.New("a thread is held")
+)
 
 // Team is a number of threads that were all set up alike, and do nothing but what
 // Do gives them.
@@ -19,14 +26,17 @@ type Team struct {
 }
 
 // NewTeam starts n threads, each of which runs setup first. If that fails on one of
-// them, all end.
-func NewTeam(n int, setup func() error) (*Team, error) {
+// them, all end. Each calls end, unless it is nil, when it ends.
+func NewTeam(n int, setup func() error, end func()) (*Team, error) {
 	t := &Team{work: make(chan func()), done: make(chan struct{})}
 	ready := make(chan error, n)
 	for range n {
 		t.ended.Add(1)
 		Go(func() {
 			defer t.ended.Done()
+			if end != nil {
+				defer end()
+			}
 			err := setup()
 			ready <- err
 			if err == nil {
@@ -56,21 +66,37 @@ func (t *Team) serve() {
 	}
 }
 
-// Do runs f on one of the threads, when one is free. The error is ErrClosed, and
-// then f does not run.
-func (t *Team) Do(f func()) error {
-	ran := make(chan struct{})
+// Do runs f on one of the threads, when one is free; a panic of f is the caller's.
+// The error is ErrClosed, and then f does not run, or ErrHeld if f has not ended, or
+// no thread was free, within limit. Threads that do not come back are the caller's to
+// leave with Leave.
+func (t *Team) Do(limit time.Duration, f func()) error {
+	ran := make(chan *crew.Fault, 1)
+	late := time.NewTimer(limit)
+	defer late.Stop()
 	select {
-	case t.work <- func() { f(); close(ran) }:
-		<-ran
-		return nil
+	case t.work <- func() { ran <- crew.Catch(f) }:
 	case <-t.done:
 		return ErrClosed
+	case <-late.C:
+		return ErrHeld
+	}
+	select {
+	case fault := <-ran:
+		if fault != nil {
+			panic(fault)
+		}
+		return nil
+	case <-late.C:
+		return ErrHeld
 	}
 }
 
+// Leave ends the threads, each when it has done what it does, and waits for none.
+func (t *Team) Leave() { t.once.Do(func() { close(t.done) }) }
+
 // Close ends the threads and waits for what they do.
 func (t *Team) Close() {
-	t.once.Do(func() { close(t.done) })
+	t.Leave()
 	t.ended.Wait()
 }

@@ -376,6 +376,8 @@ func explain(err error, what string) error {
 		return problem.Wrap(problem.Refused, err, what, "name a path below the worktree, with slashes and without \"..\"")
 	case errors.Is(err, beneath.ErrUnsupported):
 		return problem.Wrap(problem.Missing, err, what, "use Linux 5.6 or newer, outside a filter that hides openat2")
+	case errors.Is(err, beneath.ErrHeld):
+		return problem.Wrap(problem.Indeterminate, err, what, "see why its file system hangs, and run the command again")
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return problem.Wrap(problem.Indeterminate, err, what, "make room on the worktree's disk")
 	case errors.Is(err, syscall.EROFS):

@@ -40,7 +40,7 @@ func NewSample(blob string) Sample {
 		TokenRevocation: store.TokenRevocation{Hash: digest(1), By: "operator"},
 		Opened:          store.Opened{Name: digest(7), LaneEpoch: "epoch-1", Sequence: 1, RepositoryID: "repo-1", EnvelopeSHA256: blob},
 		Receipt: store.Receipt{
-			Seal: digest(2), PrevSeal: digest(8), LaneEpoch: "epoch-1", Sequence: 1<<53 - 1, RepositoryID: "repo-1", RunID: "run-1", CheckID: "builtin:go-test", CheckDigest: digest(3),
+			Seal: digest(2), KeyID: digest(9), PrevSeal: digest(8), LaneEpoch: "epoch-1", Sequence: 1<<53 - 1, RepositoryID: "repo-1", RunID: "run-1", CheckID: "builtin:go-test", CheckDigest: digest(3),
 			TreeSHA256: digest(4), Classification: "asserted", EnvelopeSHA256: blob,
 		},
 		Ledger:                store.Ledger{RepositoryID: "repo-1", RunID: "run-1", Seal: digest(5), PrevSeal: store.NoLedger, By: "local", DocumentSHA256: blob},
@@ -54,7 +54,7 @@ func NewSample(blob string) Sample {
 		CheckRequestTaken: store.CheckRequestTaken{ID: "request-1", LaneID: "lane-1"},
 		CheckRequestEnd:   store.CheckRequestEnd{ID: "request-1", By: "lane:lane-1", Outcome: "done", Why: "it is", Seals: []string{digest(2)}},
 		LaneProbe: store.LaneProbe{
-			LaneID: "lane-1", Users: []string{"agent"}, By: "lane:lane-1",
+			LaneID: "lane-1", Reached: "secret_readable", ReachedAt: 1<<53 - 2, Spans: []store.LogSpan{{From: 3, To: 1<<53 - 3}}, Users: []string{"agent"}, By: "lane:lane-1",
 			Findings: []store.ProbeFinding{{Code: "secret_readable", User: "agent", What: "/k"}},
 		},
 	}

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/mod/module"
 
+	"striatum/internal/crew"
 	"striatum/internal/durable"
 )
 
@@ -250,7 +251,7 @@ func (f *fetch) all(ctx context.Context, wants []*want) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	jobs := make(chan *want)
-	var wg sync.WaitGroup
+	wg := crew.Group{Stop: func() { cancel(context.Canceled) }}
 	for range fetchWorkers {
 		wg.Go(func() {
 			for w := range jobs {
@@ -261,10 +262,12 @@ func (f *fetch) all(ctx context.Context, wants []*want) error {
 		})
 	}
 	for _, w := range wants {
-		if ctx.Err() != nil {
-			break
+		select {
+		case jobs <- w:
+			continue
+		case <-ctx.Done():
 		}
-		jobs <- w
+		break
 	}
 	close(jobs)
 	wg.Wait()

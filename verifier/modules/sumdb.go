@@ -19,6 +19,7 @@ import (
 	"golang.org/x/mod/sumdb"
 	"golang.org/x/mod/sumdb/note"
 
+	"striatum/internal/crew"
 	"striatum/internal/durable"
 )
 
@@ -66,7 +67,9 @@ func (f *fetch) origins(ctx context.Context) error {
 		zips[x.Version.String()] = zips[x.Version.String()] || x.kind == kindZip
 	}
 	jobs := make(chan file)
-	var wg sync.WaitGroup
+	asking, stop := context.WithCancel(ctx)
+	defer stop()
+	wg := crew.Group{Stop: stop}
 	for range fetchWorkers {
 		wg.Go(func() {
 			for x := range jobs {
@@ -75,8 +78,12 @@ func (f *fetch) origins(ctx context.Context) error {
 		})
 	}
 	for _, x := range f.files {
-		if zips[x.Version.String()] && ctx.Err() == nil {
-			jobs <- x
+		if !zips[x.Version.String()] {
+			continue
+		}
+		select {
+		case jobs <- x:
+		case <-asking.Done():
 		}
 	}
 	close(jobs)

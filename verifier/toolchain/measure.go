@@ -14,11 +14,11 @@ import (
 	"slices"
 	"sort"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"striatum/internal/crew"
 	"striatum/internal/problem"
 )
 
@@ -349,7 +349,7 @@ func (m Meter) hashAll(ctx context.Context, names []string, files map[string]sta
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	next := make(chan int)
-	var wg sync.WaitGroup
+	wg := crew.Group{Stop: func() { cancel(context.Canceled) }}
 	for range hashWorkers {
 		wg.Go(func() {
 			buf := make([]byte, 256<<10)
@@ -363,10 +363,12 @@ func (m Meter) hashAll(ctx context.Context, names []string, files map[string]sta
 		})
 	}
 	for i := range names {
-		if ctx.Err() != nil {
-			break
+		select {
+		case next <- i:
+			continue
+		case <-ctx.Done():
 		}
-		next <- i
+		break
 	}
 	close(next)
 	wg.Wait()

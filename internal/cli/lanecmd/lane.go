@@ -21,6 +21,7 @@ import (
 	"striatum/internal/cli/verifiercmd"
 	"striatum/internal/problem"
 	"striatum/seal"
+	"striatum/store"
 )
 
 // maxKeyFile bounds a public key file, in bytes.
@@ -110,7 +111,8 @@ func with(ctx context.Context, f *cli.Factory, o Options, fn func(service.Servic
 // empty, "retired" or "compromised"; from Since on, a place in the log, nothing
 // that the key signed counts. ProbedAt is the time of the newest probe since the
 // enrolment, empty where there is none; Lowered says what one that failed found,
-// and makes the lane count as shared.
+// and makes the lane count as shared. What was recorded at the places of Reached
+// stays shared.
 type Listed struct {
 	LaneID     string `json:"lane_id"`
 	KeyID      string `json:"key_id"`
@@ -122,6 +124,8 @@ type Listed struct {
 	Since      int64  `json:"since"`
 	ProbedAt   string `json:"probed_at"`
 	Lowered    string `json:"lowered"`
+
+	Reached []store.LogSpan `json:"reached"`
 }
 
 func newList(f *cli.Factory) *cobra.Command {
@@ -149,6 +153,7 @@ func list(ctx context.Context, f *cli.Factory, o Options) error {
 			lanes = append(lanes, Listed{
 				LaneID: l.LaneID, KeyID: l.KeyID, Class: l.Class, Position: l.Position, EnrolledAt: l.RecordedAt,
 				By: l.By, Revoked: l.Revoked, Since: l.Since, ProbedAt: l.ProbedAt, Lowered: l.Lowered,
+				Reached: append([]store.LogSpan{}, l.Probe.Spans...),
 			})
 		}
 		if o.Output == cli.JSON {
@@ -173,6 +178,9 @@ func (l Listed) line() string {
 	}
 	if l.Lowered != "" {
 		s += fmt.Sprintf("; counts as shared: its probe of %s found %s", l.ProbedAt, l.Lowered)
+	}
+	for _, r := range l.Reached {
+		s += fmt.Sprintf("; what was recorded from log entry %d to %d stays shared, because a user reached it", r.From, r.To-1)
 	}
 	return s
 }

@@ -96,7 +96,7 @@ func entries(lanes []daemon.TrustedLane) []trust.Entry {
 	out := []trust.Entry{}
 	for _, l := range lanes {
 		out = append(out, trust.Entry{
-			PublicKey: l.PublicKey, Role: seal.RoleLane, Class: l.CountsAs(), LaneID: l.LaneID, Repositories: []string{},
+			PublicKey: l.PublicKey, Role: seal.RoleLane, Class: l.CountsAlways(), LaneID: l.LaneID, Repositories: []string{},
 			Revoked: trust.Revocation(l.Revoked), Since: l.Since, Receipts: l.Receipts,
 		})
 	}

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -21,6 +22,7 @@ import (
 	"striatum/daemon"
 	"striatum/daemon/client"
 	"striatum/daemon/httpapi"
+	"striatum/daemon/wire"
 	"striatum/gate"
 	"striatum/internal/cli/service"
 	"striatum/internal/execban"
@@ -483,5 +485,25 @@ func TestADaemonThatIsNotThereIsNeverASuccess(t *testing.T) {
 			}
 			<-ended
 		})
+	}
+}
+
+func TestASessionsCallIsRefusedAtItsBoundWithThePolicysFiles(t *testing.T) {
+	w := newWorld(t)
+	for _, tt := range []struct {
+		kind string
+		size int
+		over bool
+	}{
+		{"session", wire.MaxSessionRequestBytes / 2, false}, {"session", wire.MaxSessionRequestBytes, true}, {"operator", wire.MaxSessionRequestBytes, false},
+	} {
+		files := daemon.Files{"verification/big": make([]byte, tt.size)}
+		maps.Copy(files, w.files)
+		_, err := w.overSocket(w.tokens[tt.kind]).Gate(t.Context(), daemon.GateQuery{RepositoryID: repoID, Files: files})
+		p := problem.Of(err)
+		over := p != nil && p.Kind == problem.Usage && strings.Contains(p.Why, "more than the 1048576 of a session's call") && strings.Contains(p.Hint, "policy's files")
+		if over != tt.over || p != nil && p.Kind == problem.Indeterminate {
+			t.Errorf("a file of %d bytes as %s: got %v", tt.size, tt.kind, err)
+		}
 	}
 }

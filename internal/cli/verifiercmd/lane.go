@@ -59,14 +59,21 @@ type opened struct {
 
 // open opens the service for whoever holds the token in tokenFile, and the home's
 // lane for the worktree at top. The caller must close it.
-func open(ctx context.Context, f *cli.Factory, top, tokenFile string) (_ *opened, err error) {
-	o := &opened{progress: newProgress(f.Streams, f.Now)}
-	if o.worktree, err = home.Worktree(top); err != nil {
+func open(ctx context.Context, f *cli.Factory, top, tokenFile string) (*opened, error) {
+	wt, err := home.Worktree(top)
+	if err != nil {
 		return nil, err
 	}
-	if o.Session, err = service.Open(ctx, f, tokenFile); err != nil {
+	s, err := service.Open(ctx, f, tokenFile)
+	if err != nil {
 		return nil, err
 	}
+	return openFor(ctx, f, s, wt)
+}
+
+// openFor is open with the service open, which it takes over.
+func openFor(ctx context.Context, f *cli.Factory, s *service.Session, wt daemon.Worktree) (_ *opened, err error) {
+	o := &opened{Session: s, worktree: wt, progress: newProgress(f.Streams, f.Now)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, o.Close())

@@ -16,7 +16,6 @@ import (
 	"striatum/internal/cli"
 	"striatum/internal/cli/service"
 	"striatum/internal/handover"
-	"striatum/internal/home"
 	"striatum/internal/problem"
 	"striatum/receipt"
 	"striatum/seal"
@@ -32,19 +31,11 @@ const cancelWait = 30 * time.Second
 
 // ask runs the checks by a lane of somebody else's, if this caller has none: a
 // session, or an operator who names a lane and whose home has no key of one.
-func (o *runOptions) ask(ctx context.Context, f *cli.Factory, top string) (remote bool, err error) {
+func (o *runOptions) ask(ctx context.Context, f *cli.Factory, s *service.Session, wt daemon.Worktree) (remote bool, err error) {
 	named := cmp.Or(o.lane, f.Getenv("STRIATUM_LANE_SOCKET"))
 	if f.DaemonSocket() == "" {
-		if o.lane != "" {
-			err = problem.New(problem.Usage, "ask a lane", "without a daemon there is none to ask", "name the daemon with --socket or STRIATUM_SOCKET")
-		}
-		return false, err
+		return false, nil
 	}
-	s, err := service.Open(ctx, f, o.tokenFile)
-	if err != nil {
-		return false, err
-	}
-	defer func() { err = errors.Join(err, s.Close()) }()
 	switch s.Is.Principal.Kind {
 	case daemon.Session:
 	case daemon.Operator:
@@ -63,7 +54,7 @@ func (o *runOptions) ask(ctx context.Context, f *cli.Factory, top string) (remot
 		return true, problem.New(problem.Usage, fmt.Sprintf("call the lane on %q", named), "that is not an absolute path", "set STRIATUM_LANE_SOCKET, or --lane, to the socket's absolute path")
 	}
 	r := &asked{o: o, f: f, s: s}
-	return true, r.run(ctx, named, top)
+	return true, r.run(ctx, named, wt)
 }
 
 // asked is a run of checks by a lane of somebody else's.
@@ -80,11 +71,7 @@ type asked struct {
 	begun    bool // the lane works on it
 }
 
-func (a *asked) run(ctx context.Context, socket, top string) (err error) {
-	wt, err := home.Worktree(top)
-	if err != nil {
-		return err
-	}
+func (a *asked) run(ctx context.Context, socket string, wt daemon.Worktree) (err error) {
 	repo, found, err := a.s.FindRepository(ctx, wt)
 	if err != nil {
 		return err

@@ -20,6 +20,8 @@ import (
 	"striatum/daemon"
 	"striatum/internal/cli"
 	"striatum/internal/cli/embedded"
+	"striatum/internal/cli/service"
+	"striatum/internal/home"
 	"striatum/internal/problem"
 	"striatum/snapshot"
 	"striatum/verifier"
@@ -107,14 +109,25 @@ func (o *runOptions) execute(ctx context.Context, f *cli.Factory) (err error) {
 	if o.mutants < 0 || o.mutants > maxMutants {
 		return problem.New(problem.Usage, fmt.Sprintf("--mutants is not between 0 and %d", maxMutants), "", "leave it out for what the check says")
 	}
+	if o.lane != "" && f.DaemonSocket() == "" {
+		return problem.New(problem.Usage, "ask a lane", "without a daemon there is none to ask", "name the daemon with --socket or STRIATUM_SOCKET")
+	}
 	top, err := o.top(f)
 	if err != nil {
 		return err
 	}
-	if remote, err := o.ask(ctx, f, top); remote || err != nil {
+	wt, err := home.Worktree(top)
+	if err != nil {
 		return err
 	}
-	s, err := open(ctx, f, top, o.tokenFile)
+	in, err := service.Open(ctx, f, o.tokenFile)
+	if err != nil {
+		return err
+	}
+	if remote, err := o.ask(ctx, f, in, wt); remote || err != nil {
+		return errors.Join(err, in.Close())
+	}
+	s, err := openFor(ctx, f, in, wt)
 	if err != nil {
 		return err
 	}

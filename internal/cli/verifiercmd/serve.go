@@ -114,7 +114,7 @@ func (o *serveOptions) serve(ctx context.Context, f *cli.Factory) (err error) {
 		return err
 	}
 	s.log.InfoContext(ctx, "serving", slog.String("socket", o.listen), slog.String("lane", s.laneID))
-	err = handover.New(handover.Config{Admit: s.admit, Log: s.log}).Serve(ctx, l)
+	err = handover.New(handover.Config{Owner: s.owner, Admit: s.admit, Log: s.log}).Serve(ctx, l)
 	s.log.InfoContext(ctx, "stopped")
 	return err
 }
@@ -132,8 +132,9 @@ func settled(socket string) (string, error) {
 // served is a lane that works for others.
 type served struct {
 	opened
-	f   *cli.Factory
-	log *slog.Logger
+	f       *cli.Factory
+	log     *slog.Logger
+	threads beneath.Threads
 
 	mu     sync.Mutex
 	unsaid map[string]daemon.RequestEnd // what the daemon could not be told yet
@@ -156,24 +157,38 @@ func (s *served) settle(ctx context.Context) error {
 	return nil
 }
 
-// admit takes a request for the worktree that a client handed over.
-func (s *served) admit(ctx context.Context, id string, fd int, from unixsocket.Peer) (_ handover.Job, err error) {
+// owner says whose token asked for a request, if the user did who brings it.
+func (s *served) owner(ctx context.Context, id string, from unixsocket.Peer) (string, error) {
+	info, err := s.RequestState(ctx, id)
+	if err == nil && info.UID != int64(from.UID) {
+		err = problem.New(problem.Refused, "take the request for checks", "another user asked for it", "run the command again, which asks anew")
+	}
+	return info.By, err
+}
+
+// admit takes a request of owner for the worktree that a client handed over.
+func (s *served) admit(ctx context.Context, id, owner string, fd int, from unixsocket.Peer) (_ handover.Job, err error) {
 	const what = "take the worktree"
-	opener, err := beneath.NewOpener(beneath.Caller{UID: from.UID, GID: from.GID, Groups: from.Groups})
+	opener, err := s.threads.NewOpener(beneath.Caller{UID: from.UID, GID: from.GID, Groups: from.Groups}, owner)
 	if err != nil {
-		return nil, errors.Join(problem.Wrap(problem.Missing, err, what, ""), os.NewFile(uintptr(fd), "worktree").Close())
+		kind, hint := problem.Missing, ""
+		if errors.Is(err, beneath.ErrThreads) {
+			kind, hint = problem.Indeterminate, "end the program of that file system, or wait until it answers"
+		}
+		return nil, errors.Join(problem.Wrap(kind, err, what, hint), os.NewFile(uintptr(fd), "worktree").Close())
 	}
 	j := &job{served: s, opener: opener}
+	taken := false // also where something panics
 	defer func() {
-		if err != nil {
+		if !taken {
 			j.close()
 		}
 	}()
 	if j.dir, err = opener.Adopt(fd); err != nil {
-		return nil, problem.Wrap(problem.Refused, err, what, "hand over a folder that you may read")
+		return nil, unreadable(err, what)
 	}
 	if j.worktree, err = place(j.dir); err != nil {
-		return nil, problem.Wrap(problem.Refused, err, what, "")
+		return nil, unreadable(err, what)
 	}
 	repo, found, err := s.FindRepository(ctx, j.worktree)
 	if err != nil {
@@ -185,7 +200,7 @@ func (s *served) admit(ctx context.Context, id string, fd int, from unixsocket.P
 	s.tell(ctx)
 	if j.request, err = s.TakeRequest(ctx, id, from.UID); err != nil {
 		if unsure(err) {
-			s.note(id, daemon.RequestEnd{Outcome: daemon.RequestAbandoned, Why: "the lane does not know whether it took it"})
+			s.end(ctx, id, daemon.RequestEnd{Outcome: daemon.RequestAbandoned, Why: "the lane does not know whether it took it"})
 		}
 		return nil, err
 	}
@@ -195,7 +210,16 @@ func (s *served) admit(ctx context.Context, id string, fd int, from unixsocket.P
 		s.end(ctx, j.request.ID, daemon.RequestEnd{Outcome: daemon.RequestFailed, Why: err.Error()})
 		return nil, err
 	}
+	taken = true
 	return j, nil
+}
+
+// unreadable is the problem of a folder that could not be opened.
+func unreadable(err error, what string) error {
+	if errors.Is(err, beneath.ErrHeld) {
+		return problem.Wrap(problem.Indeterminate, err, what, "see why its file system hangs, and run the command again")
+	}
+	return problem.Wrap(problem.Refused, err, what, "hand over a folder of the machine's that you may read")
 }
 
 // place says where an open worktree is.
@@ -234,6 +258,11 @@ func (s *served) tell(ctx context.Context) {
 	defer cancel()
 	for id, end := range s.unsaid {
 		err := s.EndRequest(ctx, id, end)
+		if p := problem.Of(err); p != nil && p.Kind == problem.Refused && end.Outcome == daemon.RequestDone {
+			end = daemon.RequestEnd{Outcome: daemon.RequestFailed, Why: reason(err)}
+			s.unsaid[id] = end
+			err = s.EndRequest(ctx, id, end)
+		}
 		if unsure(err) && len(s.unsaid) <= daemon.MaxOpenRequests {
 			s.log.WarnContext(ctx, "the daemon was not told how a request ended", slog.String("request", id), slog.String("why", err.Error()))
 			return
@@ -281,7 +310,10 @@ func (j *job) Run(ctx context.Context, tell func(handover.Message)) (end handove
 			out.Outcome, out.Why = daemon.RequestFailed, "a fault of the lane"
 		case err != nil:
 			out.Outcome, out.Why = daemon.RequestFailed, reason(err)
-			if ctx.Err() != nil {
+			switch {
+			case errors.Is(err, beneath.ErrHeld):
+				out.Outcome = daemon.RequestAbandoned
+			case ctx.Err() != nil:
 				out.Outcome = daemon.RequestCancelled
 			}
 		}

@@ -5,9 +5,14 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,8 +20,11 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"striatum/daemon"
 	"striatum/daemon/httpapi"
+	"striatum/daemon/wire"
 	"striatum/internal/beneath"
 	"striatum/internal/cli"
 	"striatum/internal/cli/service"
@@ -247,6 +255,124 @@ func TestALaneRefusesWhatItWasNotAskedFor(t *testing.T) {
 	}
 }
 
+// losing lets the lane call the daemon through something that loses the answers to
+// calls of a path.
+func (h *hall) losing(path string) {
+	h.Helper()
+	daemonSocket := h.env["STRIATUM_SOCKET"]
+	h.env["STRIATUM_SOCKET"] = filepath.Join(h.dir, "losing.sock")
+	to := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(&url.URL{Scheme: "http", Host: "striatumd"}) },
+		Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", daemonSocket)
+		}},
+	}
+	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != path {
+			to.ServeHTTP(w, r)
+			return
+		}
+		answer := httptest.NewRecorder()
+		to.ServeHTTP(answer, r)
+		if answer.Code != http.StatusOK {
+			h.Errorf("%s: %d %s", path, answer.Code, answer.Body)
+		}
+		panic(http.ErrAbortHandler) // the connection ends without a word
+	})}
+	l, err := new(net.ListenConfig).Listen(h.Context(), "unix", h.env["STRIATUM_SOCKET"])
+	h.must(err)
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(l) }()
+	h.Cleanup(func() {
+		h.must(server.Close())
+		if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+			h.Error(err)
+		}
+	})
+}
+
+func TestATakeWhoseAnswerIsLostIsAbandoned(t *testing.T) {
+	h := newHall(t)
+	h.losing(wire.TakeRequest)
+	h.serve()
+	id := h.request(0)
+	if p := h.offer(id, h.tree); p.Kind != problem.Indeterminate {
+		t.Errorf("got %v", p)
+	}
+	if s := h.state(id); s.State != daemon.RequestAbandoned || s.LaneID != "lane-1" || len(s.Seals) != 0 {
+		t.Errorf("got %+v", s)
+	}
+	h.refusedTwice(id)
+}
+
+func TestAnEndWhoseAnswerIsLostIsSaidOnce(t *testing.T) {
+	h := newHall(t)
+	h.losing(wire.EndRequest)
+	h.serve()
+	id := h.request(0)
+	if p := h.offer(id, h.tree); p.Kind != problem.Usage {
+		t.Errorf("got %v", p)
+	}
+	if s := h.state(id); s.State != daemon.RequestFailed {
+		t.Errorf("got %+v", s)
+	}
+	h.refusedTwice(id)
+}
+
+// refusedTwice offers a request that is over.
+func (h *hall) refusedTwice(id string) {
+	h.Helper()
+	before := h.state(id)
+	if _, err := h.TakeRequest(h.Context(), daemon.Principal{Kind: daemon.Lane, Name: "lane-1"}, id, 0); problem.Of(err) == nil || problem.Of(err).Kind != problem.Refused {
+		h.Errorf("taken again: got %v", err)
+	}
+	if after := h.state(id); after.State != before.State {
+		h.Errorf("got %s, want %s", after.State, before.State)
+	}
+}
+
+func TestALaneWhoseCallersFileSystemHangsGoesOn(t *testing.T) {
+	h := newHall(t)
+	device, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Skipf("this machine has no FUSE: %v", err)
+	}
+	at, link := filepath.Join(h.dir, "silent"), filepath.Join(h.dir, "link")
+	h.must(errors.Join(os.Mkdir(at, 0o755), os.Symlink(at, link)))
+	h.must(unix.Mount("silent", at, "fuse", unix.MS_NOSUID|unix.MS_NODEV, fmt.Sprintf("fd=%d,rootmode=40000,user_id=7,group_id=7,allow_other", device)))
+	t.Cleanup(func() { h.must(unix.Unmount(at, unix.MNT_DETACH)) })
+	answer := sync.OnceFunc(func() { h.must(unix.Close(device)) }) // whoever waits is told that the program has ended
+	t.Cleanup(answer)
+	git := filepath.Join(h.tree, ".git")
+	h.must(os.WriteFile(git, []byte("gitdir: "+link+"/repo/worktrees/w\n"), 0o644))
+	h.serve()
+	id := h.request(0)
+	if p := h.offer(id, h.tree); p.Kind != problem.Indeterminate || !strings.Contains(p.Why, link) || !strings.Contains(p.Why, beneath.ErrHeld.Error()) {
+		t.Errorf("got %v", p)
+	}
+	if s := h.state(id); s.State != daemon.RequestAbandoned || !strings.Contains(s.Why, link) {
+		t.Errorf("got %+v", s)
+	}
+	h.must(os.Remove(git))
+	again := func() *problem.Problem {
+		id := h.request(0)
+		defer func() { h.must(h.CancelRequest(t.Context(), h.asking, id)) }()
+		return h.offer(id, h.tree)
+	}
+	if p := again(); p.Kind != problem.Indeterminate || !strings.Contains(p.Why, beneath.ErrThreads.Error()) {
+		t.Errorf("while its thread is held: got %v", p)
+	}
+	answer()
+	p := again()
+	for strings.Contains(p.Why, beneath.ErrThreads.Error()) { // until the thread has ended
+		time.Sleep(100 * time.Millisecond)
+		p = again()
+	}
+	if p.Kind != problem.Usage {
+		t.Errorf("after it answered: got %v", p)
+	}
+}
+
 func TestALaneIsServedByOneProcessWhichEndsWhatAnotherLeft(t *testing.T) {
 	h := newHall(t)
 	left := h.request(0)
@@ -287,7 +413,7 @@ func TestAJobThatPanicsIsNotDone(t *testing.T) {
 	h.must(err)
 	defer func() { h.must(s.Close()) }()
 	h.must(s.openHome(t.Context(), f))
-	opener, err := beneath.NewOpener(beneath.Caller{})
+	opener, err := new(beneath.Threads).NewOpener(beneath.Caller{}, "root")
 	h.must(err)
 	dir, err := beneath.Open(h.tree)
 	h.must(err)
@@ -302,6 +428,11 @@ func TestAJobThatPanicsIsNotDone(t *testing.T) {
 	}()
 	if got := h.state(id); got.State != daemon.RequestFailed || got.Why == "" {
 		t.Errorf("got %+v", got)
+	}
+	lane, err := s.openLane(f, s.log, nil, nil)
+	h.must(err)
+	if err := lane.Settle(t.Context(), 0); err != nil {
+		t.Errorf("the lane is still held: %v", err)
 	}
 }
 
