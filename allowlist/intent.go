@@ -40,6 +40,8 @@ type Entry struct {
 	Toolchain        *Toolchain       `json:"toolchain,omitempty"`
 	Limits           *workflow.Limits `json:"limits,omitempty"`
 	Description      string           `json:"description,omitempty"`
+	// ProtectedInputs are paths whose bytes come from a commit; nil: none.
+	ProtectedInputs *workflow.ProtectedInputs `json:"protected_inputs,omitempty"`
 }
 
 // Argv is the exact command, without a shell, or an unfilled template.

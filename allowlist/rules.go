@@ -40,6 +40,11 @@ func (r *intentRules) apply(in Intent) {
 		r.passWhen(e, at)
 		r.control(e.NegativeControl, at+"/negative_control")
 		r.toolchain(e, at)
+		if p := e.ProtectedInputs; p != nil {
+			if pointer, what := p.Fault(); what != "" {
+				r.add(InvalidPath, "", at+"/protected_inputs"+pointer, "%s", what)
+			}
+		}
 		if e.Limits != nil {
 			r.limits(*e.Limits, at+"/limits")
 		}

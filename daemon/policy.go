@@ -135,6 +135,7 @@ func require(r *gate.Requirement, check workflow.CheckRef, intent allowlist.Inte
 	if !check.External() {
 		r.Builtin = workflow.PlainBuiltin(check.Uses)
 		r.Scope = scope(check)
+		r.ProtectedCommit = protectedCommit(check.ProtectedInputs)
 		r.CheckDigest, err = check.Digest()
 		return err
 	}
@@ -143,9 +144,17 @@ func require(r *gate.Requirement, check workflow.CheckRef, intent allowlist.Inte
 		return nil // no digest: no receipt is of it
 	}
 	r.AllowSkips = gate.AllowSkips{Names: entry.PassWhen.Tests.AllowSkips}
+	r.ProtectedCommit = protectedCommit(entry.ProtectedInputs)
 	r.WeakerThanBuiltin = slices.ContainsFunc(entry.Stops(), func(s allowlist.Stop) bool { return s.Code == allowlist.WeakerThanBuiltin })
 	r.CheckDigest, err = entry.Digest()
 	return err
+}
+
+func protectedCommit(p *workflow.ProtectedInputs) string {
+	if p == nil {
+		return ""
+	}
+	return p.Commit
 }
 
 // scope says what a builtin is about, where its parameters narrow that.

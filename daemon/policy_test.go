@@ -9,6 +9,7 @@ import (
 	"striatum/internal/schemacheck"
 	"striatum/seal"
 	"striatum/workflow"
+	"striatum/workflowgenerate"
 )
 
 // The document is a format, and its digest is what operators accept: these
@@ -33,6 +34,49 @@ func TestPolicyDocumentIsFrozenAndFitsItsSchema(t *testing.T) {
 	violations, err := schemacheck.Check(schema, document)
 	if err != nil || len(violations) > 0 {
 		t.Errorf("got %v, %v", violations, err)
+	}
+}
+
+// TestARequirementKnowsTheProtectedCommit: of a builtin and of an entry of the intent.
+func TestARequirementKnowsTheProtectedCommit(t *testing.T) {
+	commit := strings.Repeat("c", 40)
+	protected := `"protected_inputs": {"commit": "` + commit + `", "paths": ["**/*_test.go"]}, `
+	plan, err := workflowgenerate.Generate(workflowgenerate.Spec{Shape: "verification_gate", Checks: []string{"builtin:go-test", "schema"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := daemon.Files{}
+	for _, f := range plan.Files {
+		if f.Path == workflow.DefaultPath || f.Path == workflow.DefaultIntentPath {
+			files[f.Path] = f.Data
+		}
+	}
+	before, _, err := files.Requirements()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, key := range map[string]string{workflow.DefaultPath: `"uses": "builtin:go-test"`, workflow.DefaultIntentPath: `"argv":`} {
+		text := strings.Replace(string(files[path]), key, protected+key, 1)
+		if text == string(files[path]) {
+			t.Fatalf("%s has no %s", path, key)
+		}
+		files[path] = []byte(text)
+	}
+	after, _, err := files.Requirements()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for i, r := range after {
+		if before[i].ProtectedCommit != "" {
+			t.Errorf("%s has the protected commit %s", before[i].ClaimID, before[i].ProtectedCommit)
+		}
+		if r.ProtectedCommit == commit && r.CheckDigest != before[i].CheckDigest {
+			n++
+		}
+	}
+	if n != 2 {
+		t.Errorf("%d requirements have the commit, and another digest, want 2: %+v", n, after)
 	}
 }
 

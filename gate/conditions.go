@@ -36,6 +36,7 @@ func (j *judge) conditions(v *receipt.Verified, r *receipt.Receipt, key inputKey
 	j.askOutcome(r) // before the control's: what fails of itself fails with a defect too
 	j.askControl(r)
 	j.askMutants(r)
+	j.askProtected(r)
 	j.askPosture(r)
 	j.askClassification(r, len(j.bases) > before)
 	j.askTrustInBytes(r)

@@ -75,7 +75,8 @@ func requirements(list []Requirement) []Requirement {
 	compare := func(a, b Requirement) int {
 		return cmp.Or(
 			strings.Compare(a.ClaimID, b.ClaimID), strings.Compare(a.CheckID, b.CheckID),
-			strings.Compare(a.CheckDigest, b.CheckDigest), strings.Compare(a.Statement, b.Statement),
+			strings.Compare(a.CheckDigest, b.CheckDigest), strings.Compare(a.ProtectedCommit, b.ProtectedCommit),
+			strings.Compare(a.Statement, b.Statement),
 			compareBool(a.Builtin, b.Builtin), compareBool(a.WeakerThanBuiltin, b.WeakerThanBuiltin),
 			compareBool(a.Pinned, b.Pinned), compareBool(a.AllowSkips.Any, b.AllowSkips.Any),
 			slices.Compare(a.AllowSkips.Names, b.AllowSkips.Names))
@@ -170,6 +171,9 @@ func (j *judge) claim() Claim {
 		c.Receipt, c.EnvelopeSHA256, c.LaneID = verified.Seal(), verified.EnvelopeSHA256(), verified.Key().LaneID
 		if m := r.Mutants; m != nil {
 			c.Mutants = &Mutants{m.Killed, m.Survived, m.Statements, m.Reached}
+		}
+		if p := r.Inputs.Protected; p != nil {
+			c.Protected = &Protected{p.Commit, p.Files, p.Restored.Count, p.Added.Count, p.Removed.Count, p.TreeSHA256}
 		}
 		if r.Census != nil {
 			c.Skipped = r.Census.Skipped

@@ -45,6 +45,9 @@ func TestReportsFollowTheirSchema(t *testing.T) {
 	}
 	check("zero", gate.Input{})
 	check("verified", newWorld(t, l).build())
+	w := newWorld(t, l)
+	protects(w, "a_test.go")
+	check("protected", w.build())
 	for _, turn := range turns() {
 		w := newWorld(t, l)
 		turn.apply(w)

@@ -76,6 +76,9 @@ type Requirement struct {
 	// Pinned says that this host has a pin for the external check.
 	Pinned     bool
 	AllowSkips AllowSkips
+	// ProtectedCommit is the commit that the check's protected inputs come from;
+	// empty: it has none.
+	ProtectedCommit string
 	// Scope is what of the tree the check is about, where that is not all: "the
 	// packages ./a".
 	Scope string

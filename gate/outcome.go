@@ -49,6 +49,19 @@ func (j *judge) askMutants(r *receipt.Receipt) {
 	}
 }
 
+// askProtected is condition 7 for the examination: it was the commit's. A receipt of a
+// check with protected inputs that does not name them is not of its examination.
+func (j *judge) askProtected(r *receipt.Receipt) {
+	commit := ""
+	if p := r.Inputs.Protected; p != nil {
+		commit = p.Commit
+	}
+	passes := r.Classification == receipt.Asserted || r.Classification == receipt.VerifiedEligible
+	if passes && r.Check.Digest == j.req.CheckDigest && commit != j.req.ProtectedCommit {
+		j.add(CheckIndeterminate, j.verify(), "no full judgement was possible: the check's protected inputs are those of commit %q, and the receipt has those of %q", j.req.ProtectedCommit, commit)
+	}
+}
+
 // plantsMutants reports whether the receipt is of a check that tries mutants.
 func plantsMutants(r *receipt.Receipt) bool {
 	_, name, _ := strings.Cut(r.Tools.BuiltinID, ":")

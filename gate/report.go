@@ -76,6 +76,7 @@ type Claim struct {
 	Skipped        int64        `json:"skipped"`
 	SkipsAllowed   SkipsAllowed `json:"skips_allowed"`
 	Mutants        *Mutants     `json:"mutants,omitempty"`
+	Protected      *Protected   `json:"protected,omitempty"`
 
 	Findings receipt.Findings `json:"findings"`
 }
@@ -87,6 +88,17 @@ type Mutants struct {
 	Survived   int64 `json:"survived"`
 	Statements int64 `json:"statements"`
 	Reached    int64 `json:"reached"`
+}
+
+// Protected says that the check ran on the tree TreeSHA256: the receipt's tree with
+// files of a commit in place of its own. Absent: it ran on the receipt's tree.
+type Protected struct {
+	Commit     string `json:"commit"`
+	Files      int64  `json:"files"`
+	Restored   int64  `json:"restored"`
+	Added      int64  `json:"added"`
+	Removed    int64  `json:"removed"`
+	TreeSHA256 string `json:"tree_sha256"`
 }
 
 // SkipsAllowed says by what rule skipped tests may be green.
@@ -212,6 +224,9 @@ func (c *Claim) says(r *receipt.Receipt, attempted, scope string) string {
 	}
 	if m := c.Mutants; m != nil {
 		parts = append(parts, fmt.Sprintf("%d of %s killed, in %s", m.Killed, plural(m.Killed+m.Survived, "mutant"), plural(m.Statements, "statement")))
+	}
+	if r != nil && r.Inputs.Protected != nil {
+		parts = append(parts, r.Inputs.Protected.String())
 	}
 	if c.Findings.Count > 0 {
 		parts = append(parts, c.Findings.String())

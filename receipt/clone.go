@@ -6,6 +6,12 @@ import "slices"
 func (r Receipt) clone() Receipt {
 	r.Check.Argv = slices.Clone(r.Check.Argv)
 	r.Inputs.Dependencies = clonePointer(r.Inputs.Dependencies)
+	if r.Inputs.Protected = clonePointer(r.Inputs.Protected); r.Inputs.Protected != nil {
+		r.Inputs.Protected.Paths = slices.Clone(r.Inputs.Protected.Paths)
+		for _, l := range r.Inputs.Protected.lists() {
+			l.Names = slices.Clone(l.Names)
+		}
+	}
 	r.Compile = clonePointer(r.Compile)
 	if r.Compile != nil {
 		r.Compile.Execution = clonePointer(r.Compile.Execution)

@@ -82,6 +82,7 @@ type Inputs struct {
 	DefinitionSHA256 string        `json:"definition_sha256"`
 	Dependencies     *Dependencies `json:"dependencies,omitempty"`
 	CacheSHA256      string        `json:"cache_sha256"`
+	Protected        *Protected    `json:"protected,omitempty"`
 }
 
 // Dependencies is the set of modules that the check could read, and how their

@@ -93,6 +93,11 @@ func (b budget) apply(r *Receipt) {
 		f := &r.Posture.Facets[i]
 		f.Required, f.Observed = shorten(f.Required, b.text), shorten(f.Observed, b.text)
 	}
+	if p := r.Inputs.Protected; p != nil {
+		for _, l := range p.lists() {
+			*l = l.cut(min(b.names, MaxProtected))
+		}
+	}
 	if r.Control.Differs != nil {
 		*r.Control.Differs = r.Control.Differs.cut(b.names)
 	}

@@ -136,6 +136,9 @@ func configurationOf(r *Receipt) []descriptor {
 		add("image", digest)
 	}
 	add("definition", r.Inputs.DefinitionSHA256)
+	if p := r.Inputs.Protected; p != nil {
+		out = append(out, descriptor{Name: "tree that ran", Digest: map[string]string{"gitTree": p.TreeSHA256, "sha256": p.ManifestSHA256}})
+	}
 	add("policy", r.Inputs.PolicySHA256)
 	add("intent", r.Inputs.IntentSHA256)
 	add("pins", r.Inputs.PinsSHA256)

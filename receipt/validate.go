@@ -234,11 +234,7 @@ func (c *checker) inputs(in Inputs) {
 	c.digest("inputs/tree_sha256", in.TreeSHA256)
 	c.maybeDigest("inputs/manifest_sha256", in.ManifestSHA256) // empty when the lane died before it was made
 	if in.GitCommit != "" {
-		padded := in.GitCommit
-		if len(padded) == 40 {
-			padded += FirstPrevSeal[:24]
-		}
-		c.want(seal.ValidDigest(padded), "inputs/git_commit", "%q is not a full commit id", in.GitCommit)
+		c.commit("inputs/git_commit", in.GitCommit)
 	}
 	c.natural("inputs/files", in.Files)
 	c.natural("inputs/bytes", in.Bytes)
@@ -253,6 +249,35 @@ func (c *checker) inputs(in Inputs) {
 			c.natural("inputs/dependencies", n)
 		}
 	}
+	c.protected(in.Protected)
+}
+
+// commit accepts the full ids of SHA-1 and SHA-256 repositories.
+func (c *checker) commit(field, s string) {
+	padded := s
+	if len(padded) == 40 {
+		padded += FirstPrevSeal[:24]
+	}
+	c.want(seal.ValidDigest(padded), field, "%q is not a full commit id", s)
+}
+
+func (c *checker) protected(p *Protected) {
+	if p == nil {
+		return
+	}
+	c.commit("inputs/protected/commit", p.Commit)
+	c.want(len(p.Paths) > 0 && len(p.Paths) <= MaxProtected, "inputs/protected/paths", "%d patterns", len(p.Paths))
+	for _, pattern := range p.Paths {
+		c.text("inputs/protected/paths", pattern)
+	}
+	c.want(p.Files > 0, "inputs/protected/files", "no file of the commit")
+	c.want(p.Restored.Count+p.Added.Count <= p.Files, "inputs/protected/files", "more came from the commit than the patterns match")
+	for _, l := range p.lists() {
+		c.list("inputs/protected", *l)
+		c.want(len(l.Names) <= MaxProtected, "inputs/protected", "%d names are more than %d", len(l.Names), MaxProtected)
+	}
+	c.digest("inputs/protected/tree_sha256", p.TreeSHA256)
+	c.digest("inputs/protected/manifest_sha256", p.ManifestSHA256)
 }
 
 func (c *checker) control(r *Receipt) {

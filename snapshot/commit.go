@@ -69,6 +69,9 @@ type committed struct {
 	w    *walker
 	wk   *worker
 	repo *gitrepo.Repo
+
+	only       func(path string) bool // what is taken of it; nil: all
+	submodules []string               // their paths
 }
 
 func (c *committed) take(rev string) (Snapshot, error) {
@@ -160,6 +163,7 @@ func (c *committed) entry(fo *folder, e gitrepo.TreeEntry, path string, depth in
 		k.mode, kind = modeLink, beneath.Symlink
 	case 0o160000:
 		c.w.find(Submodule, path, "the commit names a commit of another repository here; its files are not part")
+		c.submodules = append(c.submodules, path)
 		return nil
 	default:
 		return refuse(path, fmt.Sprintf("it has the mode %o, which git never makes", e.Mode), "make the commit anew with git")
@@ -172,6 +176,9 @@ func (c *committed) entry(fo *folder, e gitrepo.TreeEntry, path string, depth in
 		if _, err := c.w.ours(e.Name, kind); err != nil {
 			return err
 		}
+	}
+	if c.only != nil && k.mode != modeTree && !c.only(path) {
+		return nil
 	}
 	fo.n.kids = append(fo.n.kids, k)
 	switch k.mode {

@@ -69,13 +69,13 @@ const maxLinkSteps = 40
 // tree. A path that does not exist in the tree stays where it breaks off.
 func leavesTree(n *node) bool {
 	steps := 0
-	_, out := follow(n.parent, n.target, &steps)
+	_, out := follow(n.parent, n.target, &steps, func(*node) {})
 	return out
 }
 
 // follow resolves target from the folder at. It returns nil where the way breaks
-// off inside the tree.
-func follow(at *node, target string, steps *int) (to *node, out bool) {
+// off inside the tree. via is told each link on the way.
+func follow(at *node, target string, steps *int, via func(link *node)) (to *node, out bool) {
 	if *steps++; *steps > maxLinkSteps {
 		return nil, false
 	}
@@ -95,7 +95,8 @@ func follow(at *node, target string, steps *int) (to *node, out bool) {
 		}
 		next := at.kid(part)
 		if next != nil && next.mode == modeLink {
-			if next, out = follow(at, next.target, steps); out {
+			via(next)
+			if next, out = follow(at, next.target, steps, via); out {
 				return nil, true
 			}
 		}

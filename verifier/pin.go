@@ -44,8 +44,12 @@ func (l *Lane) Observe(ctx context.Context, req Request) (seen []Observation, er
 }
 
 func (l *Lane) observation(ctx context.Context, r *run, row allowlist.Row) (Observation, error) {
-	r.step("observe the command")
-	o, err := r.observe(ctx, row.Entry)
+	err := r.protect(ctx)
+	var o observed
+	if err == nil {
+		r.step("observe the command")
+		o, err = r.observe(ctx, row.Entry)
+	}
 	if u, ok := unobservedIn(err); ok {
 		return Observation{ID: row.Entry.ID, Code: u.code, Why: u.detail}, nil
 	}

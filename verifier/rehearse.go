@@ -62,7 +62,7 @@ func (r *run) rehearse(ctx context.Context) (rehearsal.Rehearsal, error) {
 		return rehearsal.Rehearsal{}, err
 	}
 	var x rehearsal.Rehearsal
-	err = p.prepare(ctx, r)
+	err = r.prepare(ctx, p)
 	if err == nil {
 		err = r.tryAll(ctx, &x)
 	}

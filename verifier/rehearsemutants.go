@@ -50,7 +50,7 @@ func (r *run) rehearseMutants(ctx context.Context) (receipt.Receipt, error) {
 	if err := r.draft(p); err != nil {
 		return receipt.Receipt{}, err
 	}
-	err = p.prepare(ctx, r)
+	err = r.prepare(ctx, p)
 	if err == nil {
 		err = p.run(ctx, r)
 	}

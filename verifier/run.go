@@ -66,7 +66,8 @@ func (r *run) conclude(ctx context.Context) (Outcome, error) {
 	if err := r.draft(b); err != nil {
 		return Outcome{}, err
 	}
-	judged := b.prepare(ctx, r)
+	manifest := r.snap.ManifestPath // of the tree that was asked about
+	judged := r.prepare(ctx, b)
 	if r.number, err = r.session.Begin(r.body, r.req.Requester); err != nil {
 		return Outcome{}, err
 	}
@@ -92,7 +93,7 @@ func (r *run) conclude(ctx context.Context) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	return Outcome{Check: r.check, Receipt: v, Envelope: envelope, Manifest: r.snap.ManifestPath, Failing: r.shown}, nil
+	return Outcome{Check: r.check, Receipt: v, Envelope: envelope, Manifest: manifest, Failing: r.shown}, nil
 }
 
 // procedure returns what the check does.

@@ -29,7 +29,7 @@ type Builtin struct {
 
 // builtins lists every builtin, sorted by id. Nobody changes the list.
 var builtins = sync.OnceValue(func() []Builtin {
-	build := []string{"dir", "packages", "tags", "go_work", "limits"}
+	build := []string{"dir", "packages", "tags", "go_work", "limits", "protected_inputs"}
 	test := append([]string{"allow_skips", "mutants"}, build...)
 	goChecks := []Builtin{
 		{ID: "go-build", Revision: 1, Parameters: build, Command: "go build"},

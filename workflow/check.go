@@ -31,6 +31,8 @@ type CheckRef struct {
 	// Mutants is how many mutants of the product a go-test plants; absent: 3. It
 	// cannot plant none.
 	Mutants int `json:"mutants,omitempty"`
+	// ProtectedInputs are paths whose bytes come from a commit; absent: none.
+	ProtectedInputs *ProtectedInputs `json:"protected_inputs,omitempty"`
 }
 
 // CheckID returns the id that the check is known by.
@@ -83,19 +85,21 @@ func (a *AllowSkips) UnmarshalJSON(data []byte) error {
 // parameters is the part of a builtin check that its digest covers, besides
 // its name and revision.
 type parameters struct {
-	Dir        string     `json:"dir,omitempty"`
-	Packages   []string   `json:"packages,omitempty"`
-	Tags       []string   `json:"tags,omitempty"`
-	GoWork     bool       `json:"go_work,omitempty"`
-	AllowSkips AllowSkips `json:"allow_skips,omitzero"`
-	Limits     *Limits    `json:"limits,omitempty"`
-	Mutants    int        `json:"mutants,omitempty"`
+	Dir             string           `json:"dir,omitempty"`
+	Packages        []string         `json:"packages,omitempty"`
+	Tags            []string         `json:"tags,omitempty"`
+	GoWork          bool             `json:"go_work,omitempty"`
+	AllowSkips      AllowSkips       `json:"allow_skips,omitzero"`
+	Limits          *Limits          `json:"limits,omitempty"`
+	Mutants         int              `json:"mutants,omitempty"`
+	ProtectedInputs *ProtectedInputs `json:"protected_inputs,omitempty"`
 }
 
 func (c CheckRef) parameters() parameters {
 	return parameters{
 		Dir: c.Dir, Packages: c.Packages, Tags: c.Tags, GoWork: c.GoWork,
 		AllowSkips: c.AllowSkips, Limits: c.Limits, Mutants: c.Mutants,
+		ProtectedInputs: c.ProtectedInputs,
 	}
 }
 
@@ -114,6 +118,7 @@ func (p parameters) given() []string {
 	add("allow_skips", !p.AllowSkips.IsZero())
 	add("limits", p.Limits != nil)
 	add("mutants", p.Mutants != 0)
+	add("protected_inputs", p.ProtectedInputs != nil)
 	return names
 }
 

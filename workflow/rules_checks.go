@@ -48,6 +48,11 @@ func (r *rules) checks() {
 		if c.Limits != nil {
 			r.limits(*c.Limits, at+"/limits")
 		}
+		if p := c.ProtectedInputs; p != nil {
+			if pointer, what := p.Fault(); what != "" {
+				r.add(InvalidPath, "", at+"/protected_inputs"+pointer, "%s", what)
+			}
+		}
 	})
 }
 

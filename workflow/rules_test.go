@@ -78,6 +78,11 @@ func set(t testing.TB, doc any, path []string, v any) any {
 
 type object = map[string]any
 
+// protected is what a check with protected inputs says.
+func protected(paths ...any) object {
+	return object{"commit": strings.Repeat("a", 40), "paths": append([]any{}, paths...)}
+}
+
 var ruleTable = []struct {
 	name    string
 	changes object
@@ -145,6 +150,15 @@ var ruleTable = []struct {
 	{"a builtin named by id alone", object{"jobs/1/checks/0/uses": nil, "jobs/1/checks/0/allow_skips": nil}, nil, UnknownBuiltin, "/jobs/1/checks/0/id", ""},
 	{"allow_skips for go vet", object{"jobs/1/checks/0/uses": "builtin:go-vet", "jobs/1/checks/0/id": "vet"}, nil, ParameterUnknown, "/jobs/1/checks/0/allow_skips", ""},
 	{"mutants, which only tests take", object{"jobs/1/checks/0/uses": "builtin:go-vet", "jobs/1/checks/0/mutants": 3}, nil, ParameterUnknown, "/jobs/1/checks/0/mutants", ""},
+	{"protected inputs of the anchors", object{"jobs/1/checks/0/uses": "builtin:artifact-anchor-integrity", "jobs/1/checks/0/allow_skips": nil, "jobs/1/checks/0/protected_inputs": protected("a")}, nil, ParameterUnknown, "/jobs/1/checks/0/protected_inputs", ""},
+	{"protected inputs of an external check here", object{"jobs/1/checks/1/protected_inputs": protected("a")}, nil, ParameterUnknown, "/jobs/1/checks/1/protected_inputs", ""},
+	{"protected inputs out of the worktree", object{"jobs/1/checks/0/protected_inputs": protected("a", "../b")}, nil, InvalidPath, "/jobs/1/checks/0/protected_inputs/paths/1", ""},
+	{"a protected path that is no glob", object{"jobs/1/checks/0/protected_inputs": protected("a/[")}, nil, InvalidPath, "/jobs/1/checks/0/protected_inputs/paths/0", ""},
+	{"the whole worktree as protected", object{"jobs/1/checks/0/protected_inputs": protected(".")}, nil, InvalidPath, "/jobs/1/checks/0/protected_inputs/paths/0", ""},
+	{"alternatives without an end", object{"jobs/1/checks/0/protected_inputs": protected("{a,a}{a,a}{a,a}{a,a}b")}, nil, InvalidPath, "/jobs/1/checks/0/protected_inputs/paths/0", ""},
+	{"a protected commit by its name", object{"jobs/1/checks/0/protected_inputs": object{"commit": "main", "paths": []any{"a"}}}, nil, SchemaViolation, "/jobs/1/checks/0/protected_inputs/commit", ""},
+	{"a protected commit by a short id", object{"jobs/1/checks/0/protected_inputs": object{"commit": "0123abc", "paths": []any{"a"}}}, nil, SchemaViolation, "/jobs/1/checks/0/protected_inputs/commit", ""},
+	{"no protected path", object{"jobs/1/checks/0/protected_inputs": protected()}, nil, SchemaViolation, "/jobs/1/checks/0/protected_inputs/paths", ""},
 	{"parameters of an external check", object{"jobs/1/checks/1/dir": "sub"}, nil, ParameterUnknown, "/jobs/1/checks/1/dir", ""},
 	{"a wall clock that is none", object{"jobs/1/checks/0/limits": object{"wall_clock": "soon"}}, nil, InvalidLimit, "/jobs/1/checks/0/limits/wall_clock", ""},
 	{"too much memory", object{"jobs/1/checks/0/limits": object{"memory": "9999GiB"}}, nil, InvalidLimit, "/jobs/1/checks/0/limits/memory", ""},

@@ -107,6 +107,9 @@ func TestCheckDigestChangesWithEveryParameterOnly(t *testing.T) {
 		"skips listed": {Uses: base.Uses, AllowSkips: AllowSkips{Tests: []string{"any"}}},
 		"limits":       {Uses: base.Uses, Limits: &Limits{Pids: 7}},
 		"mutants":      {Uses: base.Uses, Mutants: 1},
+		"protected":    {Uses: base.Uses, ProtectedInputs: &ProtectedInputs{Commit: "a", Paths: []string{"x"}}},
+		"other commit": {Uses: base.Uses, ProtectedInputs: &ProtectedInputs{Commit: "b", Paths: []string{"x"}}},
+		"other paths":  {Uses: base.Uses, ProtectedInputs: &ProtectedInputs{Commit: "a", Paths: []string{"y"}}},
 	} {
 		d := digest(c)
 		if other, dup := seen[d]; dup {
@@ -126,6 +129,7 @@ func TestEveryCheckParameterIsInTheDigestAndKnownToABuiltin(t *testing.T) {
 	full := CheckRef{
 		Uses: "builtin:go-test", Dir: "a", Packages: []string{"./..."}, Tags: []string{"x"}, GoWork: true,
 		AllowSkips: AllowSkips{Any: true}, Limits: &Limits{Pids: 1}, Mutants: 1,
+		ProtectedInputs: &ProtectedInputs{},
 	}
 	b, _ := LookupBuiltin("builtin:go-test")
 	for _, name := range full.parameters().given() {
@@ -133,8 +137,8 @@ func TestEveryCheckParameterIsInTheDigestAndKnownToABuiltin(t *testing.T) {
 			t.Errorf("builtin:go-test does not take %q", name)
 		}
 	}
-	if got := len(full.parameters().given()); got != 7 {
-		t.Errorf("%d parameters are in the digest, want 7", got)
+	if got := len(full.parameters().given()); got != 8 {
+		t.Errorf("%d parameters are in the digest, want 8", got)
 	}
 }
 

@@ -10,10 +10,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/bmatcuk/doublestar/v4"
-
 	"striatum/allowlist"
 	"striatum/seal"
+	"striatum/workflow"
 )
 
 // Definition is what of a tree belongs to a check and not to the work.
@@ -53,7 +52,7 @@ func Define(e allowlist.Entry, manifest []byte) (Definition, error) {
 		}
 		_, part := names[name]
 		for i, glob := range e.Definition {
-			if matches(glob, name) {
+			if workflow.MatchGlob(glob, name) {
 				matched[i], part = true, true
 			}
 		}
@@ -92,16 +91,6 @@ func (d Definition) Names() []string {
 
 // Has reports whether a path is part of the definition.
 func (d Definition) Has(name string) bool { return slices.Contains(d.Names(), name) }
-
-// matches reports whether the glob matches name or a folder above it.
-func matches(glob, name string) bool {
-	for ; name != "."; name = path.Dir(name) {
-		if doublestar.MatchUnvalidated(glob, name) {
-			return true
-		}
-	}
-	return false
-}
 
 // cutFields splits a line after n fields.
 func cutFields(line string, n int) (fields []string, rest string, ok bool) {

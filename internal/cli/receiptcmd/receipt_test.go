@@ -303,6 +303,21 @@ func TestShowPrintsACommandThatAShellReads(t *testing.T) {
 	check(t, code, 0, out+errs, `command     make $'it\x27s done' --all $'\xe2\x80\xae'`+"\n", "modules     4 first seen\n")
 }
 
+func TestShowSaysWhatDidNotCount(t *testing.T) {
+	u := newUser(t)
+	facts := receipttest.Facts()
+	facts.Inputs.Protected = &receipt.Protected{
+		Commit: strings.Repeat("c", 40), Paths: []string{"**/*_test.go", "testdata/**"}, Files: 7,
+		Restored: receipt.NewList([]string{"a_test.go"}), Added: receipt.NewList([]string{"b_test.go"}), Removed: receipt.NewList([]string{"main_test.go"}),
+		TreeSHA256: receipttest.Digest("ran"), ManifestSHA256: receipttest.Digest("manifest"),
+	}
+	env, _ := receipttest.Sign(t, facts, receipttest.Key(t, 1))
+	u.write("r.json", env)
+	code, out, errs := u.run("show", "%s/r.json")
+	check(t, code, 0, out+errs, receipttest.Digest("ran"), "7 files of commit "+strings.Repeat("c", 40)+" that match **/*_test.go testdata/**",
+		"its own did not count", "a_test.go", "b_test.go", "main_test.go")
+}
+
 func TestShowSaysOnceWhatFailedInBothRuns(t *testing.T) {
 	u := newUser(t)
 	facts := receipttest.Facts()

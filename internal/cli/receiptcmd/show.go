@@ -135,6 +135,9 @@ func printReceipt(w io.Writer, r receipt.Receipt) error {
 	if r.Inputs.GitCommit != "" {
 		p.add("commit", "%s", r.Inputs.GitCommit)
 	}
+	if x := r.Inputs.Protected; x != nil {
+		printProtected(p, x)
+	}
 	if d := r.Inputs.Dependencies; d != nil {
 		p.add("modules", "%s", origins(d))
 	}
@@ -175,6 +178,22 @@ func printReceipt(w io.Writer, r receipt.Receipt) error {
 	p.add("created", "%s", r.CreatedAt)
 	_, err := io.WriteString(w, p.b.String())
 	return err
+}
+
+func printProtected(p *rows, x *receipt.Protected) {
+	p.add("ran on", "tree %s", x.TreeSHA256)
+	p.add("protected", "%d files of commit %s that match %s", x.Files, x.Commit, strings.Join(x.Paths, " "))
+	for _, l := range []struct {
+		label, why string
+		list       receipt.List
+	}{
+		{"restored", "the tree has them otherwise, and its own did not count", x.Restored},
+		{"added", "the tree does not have them", x.Added},
+		{"removed", "the commit does not have them, so they did not count", x.Removed},
+	} {
+		p.add(l.label, "%d: %s", l.list.Count, l.why)
+		p.list("", l.list)
+	}
 }
 
 func printControl(p *rows, c receipt.Control) {

@@ -43,8 +43,11 @@ type outcomeJSON struct {
 	Strict         bool             `json:"strict"`
 	Tests          *testsJSON       `json:"tests"`   // nil: the check has none
 	Mutants        *receipt.Mutants `json:"mutants"` // nil: the check plants none, or came to none
-	Findings       receipt.Findings `json:"findings"`
-	Failing        []failingJSON    `json:"failing"`
+	// Protected says which files of the tree did not count; absent: the check has no
+	// protected inputs.
+	Protected *receipt.Protected `json:"protected,omitempty"`
+	Findings  receipt.Findings   `json:"findings"`
+	Failing   []failingJSON      `json:"failing"`
 }
 
 type testsJSON struct {
@@ -103,7 +106,7 @@ func asJSON(out verifier.Outcome) outcomeJSON {
 	j := outcomeJSON{
 		CheckID: out.Check.CheckID(), BacksClaim: out.Check.BacksClaim, Classification: string(r.Classification),
 		Receipt: out.Receipt.Seal(), TreeSHA256: r.Inputs.TreeSHA256, GitCommit: r.Inputs.GitCommit, Strict: r.Posture.Strict,
-		Reasons: r.Explained(), Mutants: r.Mutants, Findings: receipt.CountFindings(r.Findings, maxListed), Failing: []failingJSON{},
+		Reasons: r.Explained(), Mutants: r.Mutants, Protected: r.Inputs.Protected, Findings: receipt.CountFindings(r.Findings, maxListed), Failing: []failingJSON{},
 	}
 	if c := r.Census; c != nil {
 		j.Tests = &testsJSON{Discovered: c.Discovered, Run: c.Run, Passed: c.Passed, Failed: c.Failed, Skipped: c.Skipped, SkippedTests: []string{}}
@@ -123,7 +126,7 @@ type note struct {
 	count  int64
 }
 
-// notes are the skipped tests and surviving mutants of each check, then the findings by kind. What
+// notes are the skipped tests, replaced files and surviving mutants of each check, then the findings by kind. What
 // several checks found stands there once, with their names.
 func notes(outcomes []verifier.Outcome) string {
 	var skips, found []note
@@ -139,6 +142,9 @@ func notes(outcomes []verifier.Outcome) string {
 		check, r := out.Check.CheckID(), out.Receipt.Receipt()
 		if c := r.Census; c != nil && c.Skipped > 0 {
 			skips = append(skips, note{[]string{check}, skipped(c), c.Skipped})
+		}
+		if p := r.Inputs.Protected; p != nil && p.TreeSHA256 != r.Inputs.TreeSHA256 {
+			skips = append(skips, note{[]string{check}, "the tree's own protected files: it " + p.String(), 1})
 		}
 		if m := r.Mutants; m != nil && m.Survived > 0 {
 			skips = append(skips, note{[]string{check}, survived(m), 1})

@@ -50,6 +50,31 @@ func skipTwo(r *receipt.Receipt) {
 	}
 }
 
+// TestAPassNamesTheBytesThatDidNotCount: files of the tree that protected inputs
+// replaced; nothing where the tree has them as they are.
+func TestAPassNamesTheBytesThatDidNotCount(t *testing.T) {
+	protects := func(ran string) verifier.Outcome {
+		return outcome(t, "builtin:go-test", func(r *receipt.Receipt) {
+			r.Census = nil
+			r.Inputs.Protected = &receipt.Protected{
+				Commit: strings.Repeat("c", 40), Paths: []string{"**/*_test.go"}, Files: 2, TreeSHA256: ran, ManifestSHA256: receipttest.Digest("m"),
+				Restored: receipt.NewList(nil), Added: receipt.NewList(nil), Removed: receipt.NewList([]string{"main_test.go"}),
+			}
+			if ran == r.Inputs.TreeSHA256 {
+				r.Inputs.Protected.Removed = receipt.NewList(nil)
+			}
+		})
+	}
+	other := receipttest.Digest("ran")
+	want := "  builtin:go-test: the tree's own protected files: it ran on tree " + other[:12] + ", which has the 2 protected files of commit cccccccccccc: 0 restored, 0 added, 1 removed; what the checked tree has there did not count\n"
+	if got := notes([]verifier.Outcome{protects(other)}); !strings.HasSuffix(got, want) {
+		t.Errorf("got %s, want at its end %s", got, want)
+	}
+	if got := notes([]verifier.Outcome{protects(receipttest.Facts().Inputs.TreeSHA256)}); got != "" {
+		t.Errorf("got %s", got)
+	}
+}
+
 func TestAPassNamesWhatItDoesNotSpeakFor(t *testing.T) {
 	build := outcome(t, "builtin:go-build", func(r *receipt.Receipt) {
 		r.Census, r.Findings = nil, []receipt.Finding{notChecked}

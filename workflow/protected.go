@@ -1,0 +1,48 @@
+package workflow
+
+import (
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/bmatcuk/doublestar/v4"
+)
+
+// ProtectedInputs are the paths of a check whose bytes come from a commit, whatever
+// the tree under check has there. Paths are globs as MatchGlob reads them.
+type ProtectedInputs struct {
+	Commit string   `json:"commit"` // its full object id
+	Paths  []string `json:"paths"`
+}
+
+// maxGlobGroups and maxGlobCommas bound the alternatives of a glob of protected
+// paths: matching tries all their combinations.
+const maxGlobGroups, maxGlobCommas = 3, 12
+
+// Fault returns the first rule that p breaks beyond the schema, and the JSON pointer
+// below p's own of what breaks it. what is empty if there is none.
+func (p ProtectedInputs) Fault() (pointer, what string) {
+	for i, g := range p.Paths {
+		at := fmt.Sprintf("/paths/%d", i)
+		switch {
+		case !CleanPath(g) || g == ".":
+			return at, fmt.Sprintf("%q is not a clean path relative to the top of the worktree", g)
+		case !doublestar.ValidatePattern(g):
+			return at, fmt.Sprintf("%q is not a glob", g)
+		case strings.Count(g, "{") > maxGlobGroups || strings.Count(g, ",") > maxGlobCommas:
+			return at, fmt.Sprintf("%q has more than %d groups of alternatives or %d commas", g, maxGlobGroups, maxGlobCommas)
+		}
+	}
+	return "", ""
+}
+
+// MatchGlob reports whether a glob (*, **, ?, [a-z], {a,b}) matches the path name,
+// or a folder above it. Case counts.
+func MatchGlob(glob, name string) bool {
+	for ; name != "." && name != "/"; name = path.Dir(name) {
+		if doublestar.MatchUnvalidated(glob, name) {
+			return true
+		}
+	}
+	return false
+}
