@@ -82,7 +82,8 @@ func (p Package) HasTests() bool { return len(p.TestFiles)+len(p.XTestFiles) > 0
 // in ctx sees them, and which tests they declare. Sources that do not parse are
 // left to the compiler. Findings: test files left out, a TestMain that never
 // runs the tests, names that only look like tests, examples that are compiled
-// and not run, packages that an ignore line or the patterns leave out. The error is one of
+// and not run, packages that an ignore line or the patterns leave out, go:debug
+// lines, and sources with characters that do not show. The error is one of
 // reading the tree or a bad pattern; a *LiteralError names a folder that is not
 // there.
 func Census(tree fs.FS, m Module, params Params, ctx BuildContext) (Discovery, []receipt.Finding, error) {
@@ -349,6 +350,12 @@ func (c *census) dir(dir string) error {
 		p.Problem = err.Error()
 	}
 	c.excludedFiles(dir, b)
+	for _, d := range slices.Concat(b.Directives, b.TestDirectives, b.XTestDirectives) {
+		if setting, ok := strings.CutPrefix(d.Text, "//go:debug "); ok {
+			c.notes.find("godebug_line", path.Join(dir, path.Base(d.Pos.Filename)), "godebug "+strings.TrimSpace(setting))
+		}
+	}
+	c.oddSources(dir, slices.Concat(b.GoFiles, b.CgoFiles, b.TestGoFiles, b.XTestGoFiles))
 	c.testFuncs(&p)
 	c.found.Packages = append(c.found.Packages, p)
 	return nil
@@ -357,7 +364,12 @@ func (c *census) dir(dir string) error {
 func (c *census) excludedFiles(dir string, b *build.Package) {
 	for _, name := range b.IgnoredGoFiles {
 		if strings.HasSuffix(name, "_test.go") {
-			c.notes.find("test_file_excluded", path.Join(dir, name), "its name or its build constraints leave it out for "+c.platform)
+			file := path.Join(dir, name)
+			detail := "its name leaves it out for " + c.platform
+			if constraint := c.constraint(file); constraint != "" {
+				detail = fmt.Sprintf("its build constraint %q or its name leaves it out for %s", constraint, c.platform)
+			}
+			c.notes.find("test_file_excluded", file, detail)
 		}
 	}
 	entries, err := fs.ReadDir(c.tree, dir)
