@@ -82,3 +82,81 @@ func TestTheScanNamesSettingsOfSourcesAndWorkspaces(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+func TestTheCensusSaysWhatTestsAreMadeOfAndRead(t *testing.T) {
+	const head = "package a\n\nimport \"testing\"\n\n"
+	text := "-- go.mod --\nmodule example.test/m\n\ngo 1.24\n-- m.go --\npackage m\n" +
+		"-- a/a.go --\npackage a\n" +
+		"-- a/a_test.go --\n" + head +
+		"func TestA(t *testing.T) { helper() }\n\nfunc helper() {}\n\nfunc Example() {\n\t// Output:\n}\n" +
+		"-- a/b_test.go --\n//go:build linux\n\npackage a_test\n\nimport (\n\t_ \"embed\"\n\t\"testing\"\n)\n\n//go:embed want/*.txt all:more\nvar want string\n\nfunc TestB(*testing.T) {}\n" +
+		"-- a/c_windows_test.go --\n" + head + "func TestC(*testing.T) {}\n" +
+		"-- a/want/1.txt --\n-- a/want/2.bin --\n-- a/more/x --\n" +
+		"-- a/testdata/x --\n-- testdata/deep/testdata/y --\n-- b/testdata/z --\n-- vendor/v/testdata/n --\n-- .hidden/testdata/n --\n" +
+		"-- nested/go.mod --\nmodule example.test/n\n-- nested/testdata/n --\n"
+	read := func(text string) Discovery {
+		tree := rootFS(t, testenv.Tree(t, text)).FS()
+		m, _, err := FindModule(tree, Selection{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, _, err := Census(tree, m, Params{}, BuildContext{GOOS: "linux", GOARCH: "amd64", GoVersion: runtime.Version()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	d := read(text)
+	if diff := cmp.Diff([][]string{{"a/testdata", "b/testdata", "testdata"}, {"a/more", "a/want/1.txt"}}, [][]string{d.DataDirs, d.Embedded}); diff != "" {
+		t.Error(diff)
+	}
+	of := func(d Discovery) Package {
+		return d.Packages[slices.IndexFunc(d.Packages, func(p Package) bool { return p.Dir == "a" })]
+	}
+	a := of(d)
+	slices.SortFunc(a.Sources, func(a, b TestSource) int { return strings.Compare(a.Path, b.Path) })
+	want := []TestSource{{Path: "a/a_test.go"}, {Path: "a/b_test.go", Constraint: "linux"}, {Path: "a/c_windows_test.go", Excluded: true}}
+	for i, s := range a.Sources {
+		if (s.Helpers == "") != s.Excluded {
+			t.Errorf("%+v", s)
+		}
+		a.Sources[i].Helpers = ""
+	}
+	if diff := cmp.Diff(want, a.Sources); diff != "" {
+		t.Error(diff)
+	}
+	// A body is of its own test alone, and helpers of neither tests nor imports.
+	bodies := func(d Discovery) map[string]string {
+		all := map[string]string{}
+		for _, test := range of(d).Tests {
+			all[test.Name] = test.Body
+		}
+		for _, s := range of(d).Sources {
+			all[s.Path] = s.Helpers
+		}
+		return all
+	}
+	changed := func(old, by string) []string {
+		if !strings.Contains(text, old) {
+			t.Fatalf("no %q", old)
+		}
+		var names []string
+		was, is := bodies(d), bodies(read(strings.Replace(text, old, by, 1)))
+		for name, body := range is {
+			if was[name] != body {
+				names = append(names, name)
+			}
+		}
+		return names
+	}
+	for _, c := range []struct{ old, by, want string }{
+		{"{ helper() }", "{ helper(); helper() }", "TestA"},
+		{"func helper() {}", "func helper() { _ = 1 }", "a/a_test.go"},
+		{"// Output:", "// Output: x", "Example"},
+		{"_ \"embed\"\n", "_ \"embed\"\n\t_ \"os\"\n", ""},
+	} {
+		if got := strings.Join(changed(c.old, c.by), " "); got != c.want {
+			t.Errorf("%q changed: %q, want %q", c.old, got, c.want)
+		}
+	}
+}
