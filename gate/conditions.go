@@ -38,6 +38,7 @@ func (j *judge) conditions(v *receipt.Verified, r *receipt.Receipt, key inputKey
 	j.askMutants(r)
 	j.askPosture(r)
 	j.askClassification(r, len(j.bases) > before)
+	j.askBaseline(r)
 	j.askTrustInBytes(r)
 	j.askHistory(v, r, key)
 	switch {
