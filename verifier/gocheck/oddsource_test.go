@@ -113,7 +113,7 @@ func TestTheCensusSaysWhatTestsAreMadeOfAndRead(t *testing.T) {
 	of := func(d Discovery) Package {
 		return d.Packages[slices.IndexFunc(d.Packages, func(p Package) bool { return p.Dir == "a" })]
 	}
-	a := of(d)
+	a := of(read(text))
 	slices.SortFunc(a.Sources, func(a, b TestSource) int { return strings.Compare(a.Path, b.Path) })
 	want := []TestSource{{Path: "a/a_test.go"}, {Path: "a/b_test.go", Constraint: "linux"}, {Path: "a/c_windows_test.go", Excluded: true}}
 	for i, s := range a.Sources {
