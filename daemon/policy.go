@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"striatum/allowlist"
+	"striatum/baseline"
 	"striatum/claim"
 	"striatum/gate"
 	"striatum/internal/problem"
@@ -235,6 +236,11 @@ func (s *Service) AcceptPolicy(ctx context.Context, p Principal, repositoryID st
 	}
 	if len(requirements) == 0 {
 		return problem.New(problem.Invalid, what, "it requires no claim, so it could never be met", "run `striatum workflow generate`")
+	}
+	if data, ok := files[baseline.Path]; ok {
+		if _, err := baseline.Parse(data); err != nil {
+			return problem.Wrap(problem.Invalid, err, what, "remove "+baseline.Path+", or write it with `striatum verifier baseline accept`")
+		}
 	}
 	document, actual, err := files.Document()
 	if err != nil {

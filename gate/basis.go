@@ -53,6 +53,10 @@ const (
 	NoReexecutionAgreement Code = "no_reexecution_agreement"
 	CheckIndeterminate     Code = "check_indeterminate"
 	SkipsNotAllowed        Code = "skips_not_allowed"
+	BaselineNotCompared    Code = "baseline_not_compared"
+	TestsRemoved           Code = "tests_removed"
+	TestsNewlySkipped      Code = "tests_newly_skipped"
+	TestInputsChanged      Code = "test_inputs_changed"
 	// Condition 9: under a strict sandbox.
 	SandboxNotStrict Code = "sandbox_not_strict"
 	// Condition 10: and it is not a plain builtin.
@@ -83,7 +87,7 @@ func (c Code) effect() Effect {
 	case StoreUnavailable, NoReceiptRef, ReceiptUnavailable, SupersededReceipt, LaneUnknown, LaneRevoked,
 		WrongRepository, WrongRun, ClaimUnbound, EvidenceDigestDecayed, StaleTree, TreeNotComparable,
 		TreeNotJudged, CheckDoesNotBackClaim, PolicyDrift, NegativeControlMissing, NoReexecutionAgreement,
-		CheckIndeterminate, SkipsNotAllowed, SandboxNotStrict, ReceiptChainGap, AttemptUnsealed,
+		CheckIndeterminate, SkipsNotAllowed, BaselineNotCompared, TestsRemoved, TestsNewlySkipped, TestInputsChanged, SandboxNotStrict, ReceiptChainGap, AttemptUnsealed,
 		LaneEquivocated, AuthoredBelowFloor:
 		return Missing
 	case PolicyNotAccepted, ControlNotOnSubject, BuiltinCap, WeakerThanBuiltin, AttestationMissing,

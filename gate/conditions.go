@@ -39,6 +39,7 @@ func (j *judge) conditions(v *receipt.Verified, r *receipt.Receipt, key inputKey
 	j.askProtected(r)
 	j.askPosture(r)
 	j.askClassification(r, len(j.bases) > before)
+	j.askBaseline(r)
 	j.askTrustInBytes(r)
 	j.askHistory(v, r, key)
 	switch {

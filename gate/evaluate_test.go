@@ -104,6 +104,47 @@ func TestSilenceOnMutantsIsNoGreen(t *testing.T) {
 	}
 }
 
+// TestABaselineCountsOnlyWhereItWasAccepted: what a receipt says of one that no
+// operator accepted, or a change that is none to accept, lowers nothing.
+func TestABaselineCountsOnlyWhereItWasAccepted(t *testing.T) {
+	l := newLane(t, laneID, seal.ClassIsolated)
+	removed := func(b *receipt.Baseline) { b.TestsRemoved = receipt.NewList([]string{"m TestGone"}) }
+	goTest := func(b *receipt.Baseline) func(w *world) {
+		return func(w *world) {
+			baselined(func(*receipt.Baseline) {})(w)
+			builtin(w)
+			w.facts.Baseline = b
+		}
+	}
+	for name, c := range map[string]struct {
+		apply func(w *world)
+		want  gate.Signal
+	}{
+		"accepted, the same":     {baselined(func(*receipt.Baseline) {}), gate.Green},
+		"accepted, differs":      {baselined(removed), gate.Amber},
+		"accepted, of others":    {baselined(func(b *receipt.Baseline) { b.Entry = false }), gate.Green},
+		"a policy without it":    {func(w *world) { baselined(removed)(w); w.after = nil }, gate.Green},
+		"no policy":              {func(w *world) { baselined(removed)(w); input(func(in *gate.Input, _ *world) { in.Policy = nil })(w) }, gate.Green},
+		"a check without tests":  {func(w *world) { baselined(removed)(w); w.facts.Baseline = nil }, gate.Green},
+		"go-test, none compared": {goTest(nil), gate.Amber},
+		"go-test, compared":      {goTest(&receipt.Baseline{SHA256: digest("baseline")}), gate.Green},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, l)
+			c.apply(w)
+			got := only(t, gate.Evaluate(w.build()))
+			if got.Signal != c.want {
+				t.Errorf("want %s: %s", c.want, describe(got))
+			}
+			for _, b := range got.Bases {
+				if b.Code == gate.TestsRemoved && (b.Fix != "striatum verifier baseline accept" || !strings.Contains(b.Sentence, `1 difference, first "m TestGone"`)) {
+					t.Errorf("%+v", b)
+				}
+			}
+		})
+	}
+}
+
 func TestPlainBuiltinIsAssertedAndGreenWithBuiltinCapFirst(t *testing.T) {
 	w := newWorld(t, newLane(t, laneID, seal.ClassShared))
 	builtin(w)

@@ -19,6 +19,10 @@ func (j *judge) judgeTree() string {
 	return "striatum gate check " + shellquote.Word(j.in.RunID) + " --commit FULL-ID"
 }
 
+// acceptBaseline is the command that shows how the tests differ from the accepted
+// baseline, and accepts them.
+const acceptBaseline = "striatum verifier baseline accept"
+
 // showPolicy is the command that shows the difference to what was accepted. It
 // names the one that accepts; a fix that did would be followed unseen.
 const showPolicy = "striatum policy show"

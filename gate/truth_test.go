@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"striatum/baseline"
 	"striatum/claim"
 	"striatum/gate"
 	"striatum/receipt"
@@ -68,6 +69,21 @@ func skips(r *receipt.Receipt) {
 	r.Census = &receipt.Census{
 		Discovered: 2, Run: 2, Passed: 1, Skipped: 1, PassedTests: receipt.NewList([]string{"m TestA"}),
 		SkippedTests: receipt.NewList([]string{"m TestB"}), FailedTests: receipt.NewList(nil), NotRun: receipt.NewList(nil),
+	}
+}
+
+// baselined returns a turn's apply that has an operator accept a baseline, and the
+// receipt compare its tests with it as change says.
+func baselined(change func(*receipt.Baseline)) func(*world) {
+	return func(w *world) {
+		w.facts.Baseline = &receipt.Baseline{SHA256: digest("baseline"), Entry: true, CensusSHA256: digest("census")}
+		change(w.facts.Baseline)
+		w.after = append(w.after, func(w *world) {
+			w.in.TreeFiles[baseline.Path] = digest("baseline")
+			if w.in.Policy != nil {
+				w.in.Policy.Files[baseline.Path] = digest("baseline")
+			}
+		})
 	}
 }
 
@@ -222,6 +238,24 @@ func turns() []turn {
 			asserted, green, "policy", false,
 			input(func(in *gate.Input, w *world) { in.Policy = nil }),
 		},
+		{"tests removed", codes{gate.TestsRemoved}, asserted, amber, "baseline", false, baselined(func(b *receipt.Baseline) {
+			b.TestsRemoved = receipt.NewList([]string{"m TestGone"})
+		})},
+		{"tests newly skipped", codes{gate.TestsNewlySkipped}, asserted, amber, "baseline", false, baselined(func(b *receipt.Baseline) {
+			b.TestsNewlySkipped = receipt.NewList([]string{"m TestIdle"})
+		})},
+		{"test inputs changed", codes{gate.TestInputsChanged}, asserted, amber, "baseline", false, baselined(func(b *receipt.Baseline) {
+			b.TestInputsChanged = receipt.NewList([]string{"testdata/golden"})
+		})},
+		{"all three", codes{gate.TestsRemoved, gate.TestsNewlySkipped, gate.TestInputsChanged}, asserted, amber, "baseline", false, baselined(func(b *receipt.Baseline) {
+			b.TestsRemoved, b.TestsNewlySkipped, b.TestInputsChanged = receipt.NewList([]string{"a"}), receipt.NewList([]string{"b"}), receipt.NewList([]string{"c"})
+		})},
+		{"another baseline compared", codes{gate.BaselineNotCompared}, asserted, amber, "baseline", false, baselined(func(b *receipt.Baseline) {
+			b.SHA256 = digest("an agent's baseline")
+		})},
+		{"no baseline compared", codes{gate.BaselineNotCompared}, asserted, amber, "baseline", false, baselined(func(b *receipt.Baseline) {
+			b.SHA256, b.Entry = "", false
+		})},
 		{
 			"control not reached",
 			codes{gate.NegativeControlMissing},
@@ -462,7 +496,8 @@ func TestEveryCodeIsTurnedByTheTable(t *testing.T) {
 		gate.ClaimUnbound, gate.EvidenceDigestDecayed, gate.StaleTree, gate.TreeNotComparable, gate.TreeNotJudged,
 		gate.CheckDoesNotBackClaim, gate.PolicyDrift, gate.PolicyNotAccepted, gate.NegativeControlMissing,
 		gate.NegativeControlDidNotFail, gate.NegativeControlInvalid, gate.ControlDetected, gate.NoMutantKilled, gate.ControlNotOnSubject, gate.CheckNotPassing,
-		gate.NoReexecutionAgreement, gate.CheckIndeterminate, gate.SkipsNotAllowed, gate.SandboxNotStrict, gate.BuiltinCap,
+		gate.NoReexecutionAgreement, gate.CheckIndeterminate, gate.SkipsNotAllowed, gate.BaselineNotCompared, gate.TestsRemoved, gate.TestsNewlySkipped,
+		gate.TestInputsChanged, gate.SandboxNotStrict, gate.BuiltinCap,
 		gate.WeakerThanBuiltin, gate.AttestationMissing, gate.AttestationRevoked, gate.ReceiptChainGap, gate.AttemptUnsealed,
 		gate.LaneEquivocated, gate.ContradictedByFailure, gate.LaneNotIsolated, gate.StoreNotIsolated, gate.AuthoredBelowFloor,
 	}
@@ -488,7 +523,7 @@ func TestTwoConditionsTogetherAreBothReported(t *testing.T) {
 	list := turns()
 	for i, a := range list {
 		for _, b := range list[i+1:] {
-			if a.field == b.field {
+			if a.field == b.field || a.name == "no policy" && b.field == "baseline" { // without a policy no baseline counts
 				continue
 			}
 			pairs++

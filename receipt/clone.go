@@ -34,11 +34,21 @@ func (r Receipt) clone() Receipt {
 	if r.Mutants = clonePointer(r.Mutants); r.Mutants != nil {
 		r.Mutants.Survivors = slices.Clone(r.Mutants.Survivors)
 	}
+	if r.Baseline = clonePointer(r.Baseline); r.Baseline != nil {
+		for _, l := range r.Baseline.lists() {
+			l.Names = slices.Clone(l.Names)
+		}
+	}
 	r.Findings = slices.Clone(r.Findings)
 	r.Incidents = slices.Clone(r.Incidents)
 	r.Posture.Facets = slices.Clone(r.Posture.Facets)
 	r.Reasons = slices.Clone(r.Reasons)
 	return r
+}
+
+// lists returns each list in b, for changing it in place.
+func (b *Baseline) lists() []*List {
+	return []*List{&b.TestsRemoved, &b.TestsNewlySkipped, &b.TestInputsChanged}
 }
 
 func clonePointer[T any](p *T) *T {

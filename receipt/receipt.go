@@ -29,6 +29,7 @@ type Receipt struct {
 	Executions []Execution `json:"executions"`
 	Census     *Census     `json:"census,omitempty"`
 	Mutants    *Mutants    `json:"mutants,omitempty"`
+	Baseline   *Baseline   `json:"baseline,omitempty"`
 	Findings   []Finding   `json:"findings"`
 	Incidents  []Incident  `json:"incidents"`
 	Posture    Posture     `json:"posture"`
@@ -184,6 +185,22 @@ type Survivor struct {
 	Path     string `json:"path"`
 	Line     int64  `json:"line"`
 	Operator string `json:"operator"`
+}
+
+// Baseline compares the tests of the check with those of the baseline in the tree
+// (package baseline). What of it an operator accepted is not known to the lane.
+type Baseline struct {
+	// SHA256 is that of the tree's baseline; empty: it has none.
+	SHA256 string `json:"sha256"`
+	// Entry says that the baseline has one for the check.
+	Entry bool `json:"entry"`
+	// CensusSHA256 is the digest of a baseline with this check's tests alone, as
+	// they ran, for an operator to accept. Empty: they did not pass, or were too many.
+	CensusSHA256 string `json:"census_sha256"`
+
+	TestsRemoved      List `json:"tests_removed"`
+	TestsNewlySkipped List `json:"tests_newly_skipped"`
+	TestInputsChanged List `json:"test_inputs_changed"`
 }
 
 // List is a sorted list of names cut to at most MaxList entries. Count and SHA256

@@ -2,10 +2,12 @@ package receipt_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -134,5 +136,65 @@ func TestSchemaKnowsMutantsAndTestsThatSeeTheControl(t *testing.T) {
 		if _, _, err := receipt.Sign(f, receipttest.Key(t, 1)); err == nil {
 			t.Errorf("%s: it was signed", name)
 		}
+	}
+}
+
+func TestSchemaKnowsTheComparisonWithABaseline(t *testing.T) {
+	facts := receipttest.Facts()
+	facts.Baseline = &receipt.Baseline{
+		SHA256: receipttest.Digest("baseline"), Entry: true, CensusSHA256: receipttest.Digest("census"),
+		TestsRemoved: receipt.NewList([]string{"example.com/m TestGone"}), TestInputsChanged: receipt.NewList([]string{"testdata/golden"}),
+	}
+	envelope, sealed := receipttest.Sign(t, facts, receipttest.Key(t, 1))
+	again, err := receipt.Parse(envelope)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(sealed, again); diff != "" || again.Baseline.TestsRemoved.Names[0] != "example.com/m TestGone" || again.Baseline.TestsNewlySkipped.Count != 0 {
+		t.Errorf("parsed again: %+v\n%s", again.Baseline, diff)
+	}
+	if bad := violations(t, "receipt.v1.json", sealed); len(bad) > 0 {
+		t.Error(bad)
+	}
+	eachChange(t, map[string]any{"baseline": sealed.Baseline}, func(what string, document any, mayFit bool) {
+		doc := map[string]any{}
+		data, err := seal.Canonical(sealed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(data, &doc); err != nil {
+			t.Fatal(err)
+		}
+		changed, ok := document.(map[string]any)["baseline"]
+		if !ok {
+			return
+		}
+		doc["baseline"] = changed
+		if bad := violations(t, "receipt.v1.json", doc); len(bad) == 0 && what != "with a foreign key in " {
+			t.Errorf("the schema lets through a receipt %s", what)
+		}
+	})
+	for name, change := range map[string]func(*receipt.Baseline){
+		"an entry of none":          func(b *receipt.Baseline) { b.SHA256 = "" },
+		"a difference to nothing":   func(b *receipt.Baseline) { b.Entry = false },
+		"a digest that is none":     func(b *receipt.Baseline) { b.CensusSHA256 = "abc" },
+		"a list that does not hold": func(b *receipt.Baseline) { b.TestsRemoved.SHA256 = receipttest.Digest("other") },
+	} {
+		f := receipttest.Facts()
+		b := *facts.Baseline
+		b.TestsRemoved = receipt.NewList(b.TestsRemoved.Names)
+		change(&b)
+		f.Baseline = &b
+		if _, _, err := receipt.Sign(f, receipttest.Key(t, 1)); err == nil {
+			t.Errorf("%s: it was signed", name)
+		}
+	}
+	many := make([]string, 3*receipt.MaxList)
+	for i := range many {
+		many[i] = fmt.Sprintf("example.com/m Test%05d%s", i, strings.Repeat("x", 300))
+	}
+	facts.Baseline.TestsRemoved, facts.Baseline.TestsNewlySkipped, facts.Baseline.TestInputsChanged = receipt.NewList(many), receipt.NewList(many), receipt.NewList(many)
+	if _, cut := receipttest.Sign(t, facts, receipttest.Key(t, 1)); cut.Baseline.TestsRemoved.Count != int64(len(many)) || len(cut.Baseline.TestsRemoved.Names) >= receipt.MaxList {
+		t.Errorf("%d of %d names", len(cut.Baseline.TestsRemoved.Names), cut.Baseline.TestsRemoved.Count)
 	}
 }

@@ -107,13 +107,18 @@ func (b budget) apply(r *Receipt) {
 			m.Survivors[i].Path = shorten(m.Survivors[i].Path, b.text)
 		}
 	}
+	var lists []*List
 	if r.Census != nil {
-		for _, l := range []*List{&r.Census.PassedTests, &r.Census.SkippedTests, &r.Census.FailedTests, &r.Census.NotRun} {
-			if l.Count == 0 && l.SHA256 == "" {
-				*l = NewList(l.Names)
-			}
-			*l = l.cut(b.names)
+		lists = append(lists, &r.Census.PassedTests, &r.Census.SkippedTests, &r.Census.FailedTests, &r.Census.NotRun)
+	}
+	if r.Baseline != nil {
+		lists = append(lists, r.Baseline.lists()...)
+	}
+	for _, l := range lists {
+		if l.Count == 0 && l.SHA256 == "" {
+			*l = NewList(l.Names)
 		}
+		*l = l.cut(b.names)
 	}
 }
 

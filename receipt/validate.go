@@ -143,6 +143,7 @@ func validate(r *Receipt) error {
 	}
 	c.census(r.Census)
 	c.mutants(r.Mutants)
+	c.baseline(r.Baseline)
 	c.notes(r)
 	c.posture(r.Posture)
 	c.limits(r.Limits)
@@ -369,6 +370,23 @@ func (c *checker) mutants(m *Mutants) {
 		c.natural("mutants/survivors/line", s.Line)
 		c.code("mutants/survivors/operator", s.Operator)
 	}
+}
+
+func (c *checker) baseline(b *Baseline) {
+	if b == nil {
+		return
+	}
+	c.maybeDigest("baseline/sha256", b.SHA256)
+	c.maybeDigest("baseline/census_sha256", b.CensusSHA256)
+	c.want(!b.Entry || b.SHA256 != "", "baseline/entry", "an entry of no baseline")
+	differs := int64(0)
+	for _, l := range b.lists() {
+		differs += l.Count
+	}
+	c.want(b.Entry || differs == 0, "baseline", "%d differences to no entry", differs)
+	c.list("baseline/tests_removed", b.TestsRemoved)
+	c.list("baseline/tests_newly_skipped", b.TestsNewlySkipped)
+	c.list("baseline/test_inputs_changed", b.TestInputsChanged)
 }
 
 func (c *checker) list(field string, l List) {

@@ -196,9 +196,14 @@ func TestExternalChecksThatProveNothing(t *testing.T) {
 	}
 }
 
+// put writes a file of the tree at root, whose folder need not be there.
 func put(t *testing.T, root, name, content string) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(root, name), []byte(content), 0o644); err != nil {
+	file := filepath.Join(root, name)
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(content), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -27,8 +27,11 @@ const (
 const testVolumeBytes = 8 << 30
 
 // runTests is go-test: compile twice, run the planted tests, run the real ones
-// twice.
+// twice, compare them with the baseline, and plant mutants of the product.
 func runTests(ctx context.Context, r *run) error {
+	if err := r.readBaseline(); err != nil {
+		return err
+	}
 	cache, err := r.goCache(ctx)
 	if err != nil {
 		return err
@@ -69,6 +72,9 @@ func runTests(ctx context.Context, r *run) error {
 	})
 	results, err := r.realTests(ctx, boxes[side:], real)
 	if err != nil || !r.passing() {
+		return err
+	}
+	if err := r.compareBaseline(results[0]); err != nil {
 		return err
 	}
 	if differs := gocheck.ControlDiffers(first, results[0], results[1]); len(differs) > 0 {

@@ -115,6 +115,9 @@ type Outcome struct {
 	// Failing are the tests and diagnostics to show, with the tail of their
 	// output. At most MaxShown.
 	Failing []Failing
+	// Census is a baseline with the tests of the check alone, by whose digest the
+	// receipt names it; empty if it names none.
+	Census []byte
 }
 
 // Failing is one failed test or diagnostic.

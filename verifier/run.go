@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"striatum/baseline"
 	"striatum/internal/problem"
 	"striatum/receipt"
 	"striatum/sandbox"
@@ -41,13 +42,15 @@ type run struct {
 
 	everyMutant int // up to how many a rehearsal tries; 0: those of a run
 
-	mu      sync.Mutex // guards what two runs side by side change in the body
-	body    receipt.Receipt
-	source  goSource
-	modules modules.Set
-	anchors []byte
-	entry   externalSource
-	shown   []Failing
+	mu       sync.Mutex // guards what two runs side by side change in the body
+	body     receipt.Receipt
+	source   goSource
+	modules  modules.Set
+	anchors  []byte
+	accepted baseline.Check // of the baseline in the tree
+	proposal []byte         // what an operator may accept as the next
+	entry    externalSource
+	shown    []Failing
 }
 
 // errConcluded ends a check early: the body says why.
@@ -93,7 +96,7 @@ func (r *run) conclude(ctx context.Context) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	return Outcome{Check: r.check, Receipt: v, Envelope: envelope, Manifest: manifest, Failing: r.shown}, nil
+	return Outcome{Check: r.check, Receipt: v, Envelope: envelope, Manifest: manifest, Failing: r.shown, Census: r.proposal}, nil
 }
 
 // procedure returns what the check does.

@@ -15,6 +15,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"striatum/allowlist"
+	"striatum/baseline"
 	"striatum/workflow"
 	"striatum/workflowtemplates"
 )
@@ -185,11 +186,14 @@ func TestImpossibleSpecsAreRefusedWithAHint(t *testing.T) {
 	}
 }
 
-func TestIntentIsForbiddenToEveryJob(t *testing.T) {
+func TestIntentAndBaselineAreForbiddenToEveryJob(t *testing.T) {
 	p := generate(t, Spec{Shape: "verification_gate"})
 	for _, j := range p.Workflow.Jobs {
 		if !slices.Contains(j.WriteScope.ForbiddenPaths, workflow.DefaultIntentPath) {
 			t.Errorf("job %q may write the intent", j.ID)
+		}
+		if !workflow.Covers(j.WriteScope.ForbiddenPaths, baseline.Path) {
+			t.Errorf("job %q may write the baseline", j.ID)
 		}
 	}
 }

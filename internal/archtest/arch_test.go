@@ -23,6 +23,7 @@ var order = []string{
 	"claim",
 	"workflow",
 	"allowlist",
+	"baseline",
 	"gate",
 	"workflowtemplates",
 	"workflowgenerate",
@@ -56,7 +57,7 @@ var (
 
 var rules = []rule{
 	{packages: []string{"seal"}, direct: []string{"striatum/..."}, reach: slices.Concat(network, running)},
-	{packages: []string{"receipt", "claim", "workflow", "allowlist"}, reach: slices.Concat(network, running, engines, stores)},
+	{packages: []string{"receipt", "claim", "workflow", "allowlist", "baseline"}, reach: slices.Concat(network, running, engines, stores)},
 	{packages: []string{"gate"}, direct: []string{"os", "context", "io/fs"}, reach: slices.Concat(network, running, engines, stores)},
 	{packages: []string{"workflowtemplates", "workflowgenerate"}, direct: []string{"os"}, reach: slices.Concat(network, running, engines, stores)},
 	{packages: []string{"sandbox", "sandbox/ocispec", "sandbox/seccompfilter", "sandbox/containerdengine"}, reach: slices.Concat(stores, judge)},
@@ -76,7 +77,7 @@ var mayRun = []string{"internal/idrange", "internal/installation", "sandbox/cont
 var testSupport = []string{"internal/cli/clitest", "internal/testenv", "receipt/receipttest", "sandbox/sandboxtest", "store/storetest"}
 
 // clockless are the packages that never read the clock: the time comes in.
-var clockless = []string{"seal", "receipt", "claim", "workflow", "allowlist", "gate", "workflowtemplates", "workflowgenerate", "verifier/gocheck", "verifier/external", "verifier/rehearsal", "eventlog"}
+var clockless = []string{"seal", "receipt", "claim", "workflow", "allowlist", "baseline", "gate", "workflowtemplates", "workflowgenerate", "verifier/gocheck", "verifier/external", "verifier/rehearsal", "eventlog"}
 
 type pkg struct {
 	ImportPath string

@@ -59,11 +59,13 @@ type Step struct {
 }
 
 // Outcome is a check's receipt. Envelope and Ledger, the run's claim ledger, may be
-// left out: the daemon has them.
+// left out: the daemon has them. Census are the tests that the receipt names for an
+// operator to accept.
 type Outcome struct {
 	Seal     string    `json:"seal"`
 	Envelope []byte    `json:"envelope,omitempty"`
 	Ledger   []byte    `json:"ledger,omitempty"`
+	Census   []byte    `json:"census,omitempty"`
 	Failing  []Failing `json:"failing,omitempty"`
 }
 

@@ -34,6 +34,10 @@ type Discovery struct {
 	// Unread lists those of which not even the imports could be read, so that
 	// nothing at all is known of the package.
 	Unread []string
+	// DataDirs are the folders named testdata that the patterns meet or that lie
+	// beside a package, Embedded the files and folders that test files embed;
+	// sorted paths of the tree.
+	DataDirs, Embedded []string
 }
 
 // Package is one package of a check.
@@ -52,6 +56,7 @@ type Package struct {
 	Imports, TestImports []string
 
 	Tests    []Test
+	Sources  []TestSource // its test files, also those left out
 	TestMain bool
 	// Problem is why the go command cannot load the package; empty: it can.
 	Problem string
@@ -72,7 +77,16 @@ const (
 type Test struct {
 	Name     string
 	Kind     Kind
-	External bool // of package XTestName
+	External bool   // of package XTestName
+	Body     string // the beginning of a digest of its source (baseline.Short)
+}
+
+// TestSource is one test file of a package.
+type TestSource struct {
+	Path       string // slash-separated, relative to the tree
+	Constraint string // its build constraint, normalised; empty: none
+	Excluded   bool   // the context does not select it
+	Helpers    string // the beginning of a digest of what it declares beside tests and imports
 }
 
 // HasTests reports whether a test binary is built for the package.
@@ -82,7 +96,8 @@ func (p Package) HasTests() bool { return len(p.TestFiles)+len(p.XTestFiles) > 0
 // in ctx sees them, and which tests they declare. Sources that do not parse are
 // left to the compiler. Findings: test files left out, a TestMain that never
 // runs the tests, names that only look like tests, examples that are compiled
-// and not run, packages that an ignore line or the patterns leave out. The error is one of
+// and not run, packages that an ignore line or the patterns leave out, go:debug
+// lines, and sources with characters that do not show. The error is one of
 // reading the tree or a bad pattern; a *LiteralError names a folder that is not
 // there.
 func Census(tree fs.FS, m Module, params Params, ctx BuildContext) (Discovery, []receipt.Finding, error) {
@@ -120,8 +135,10 @@ func Census(tree fs.FS, m Module, params Params, ctx BuildContext) (Discovery, [
 	if len(c.over) > 0 {
 		c.found.Incomplete = sortedKeys(c.over)
 	}
-	slices.Sort(c.found.Unread)
-	c.found.Unread = slices.Compact(c.found.Unread)
+	for _, list := range []*[]string{&c.found.Unread, &c.found.DataDirs, &c.found.Embedded} {
+		slices.Sort(*list)
+		*list = slices.Compact(*list)
+	}
 	return c.found, boundFindings(c.notes.Findings), nil
 }
 
@@ -310,6 +327,7 @@ func relative(base, dir string) string {
 // testdata is where Go itself keeps files that are not packages.
 func (c *census) excludedTree(dir string) error {
 	if path.Base(dir) == "testdata" {
+		c.found.DataDirs = append(c.found.DataDirs, dir)
 		return nil
 	}
 	count := 0
@@ -336,7 +354,7 @@ func (c *census) dir(dir string) error {
 	c.seen[dir] = true
 	b, err := c.context.ImportDir("/"+dir, 0)
 	if _, ok := errors.AsType[*build.NoGoError](err); ok {
-		c.excludedFiles(dir, b)
+		c.excludedFiles(&Package{Dir: dir}, b)
 		return nil
 	}
 	p := Package{
@@ -348,16 +366,30 @@ func (c *census) dir(dir string) error {
 	if err != nil {
 		p.Problem = err.Error()
 	}
-	c.excludedFiles(dir, b)
+	c.excludedFiles(&p, b)
+	c.testData(dir, slices.Concat(b.TestEmbedPatterns, b.XTestEmbedPatterns))
+	for _, d := range slices.Concat(b.Directives, b.TestDirectives, b.XTestDirectives) {
+		if setting, ok := strings.CutPrefix(d.Text, "//go:debug "); ok {
+			c.notes.find("godebug_line", path.Join(dir, path.Base(d.Pos.Filename)), "godebug "+strings.TrimSpace(setting))
+		}
+	}
+	c.oddSources(dir, slices.Concat(b.GoFiles, b.CgoFiles, b.TestGoFiles, b.XTestGoFiles))
 	c.testFuncs(&p)
 	c.found.Packages = append(c.found.Packages, p)
 	return nil
 }
 
-func (c *census) excludedFiles(dir string, b *build.Package) {
+func (c *census) excludedFiles(p *Package, b *build.Package) {
+	dir := p.Dir
 	for _, name := range b.IgnoredGoFiles {
 		if strings.HasSuffix(name, "_test.go") {
-			c.notes.find("test_file_excluded", path.Join(dir, name), "its name or its build constraints leave it out for "+c.platform)
+			left := TestSource{Path: path.Join(dir, name), Constraint: c.constraint(path.Join(dir, name)), Excluded: true}
+			detail := "its name leaves it out for " + c.platform
+			if left.Constraint != "" {
+				detail = fmt.Sprintf("its build constraint %q or its name leaves it out for %s", left.Constraint, c.platform)
+			}
+			c.notes.find("test_file_excluded", left.Path, detail)
+			p.Sources = append(p.Sources, left)
 		}
 	}
 	entries, err := fs.ReadDir(c.tree, dir)
@@ -371,6 +403,22 @@ func (c *census) excludedFiles(dir string, b *build.Package) {
 	}
 	for _, name := range b.SysoFiles {
 		c.notes.find("prebuilt_object", path.Join(dir, name), "the linker takes this file as it is")
+	}
+}
+
+// testData notes what the tests of the package in dir read: the folder testdata,
+// and what their patterns embed.
+func (c *census) testData(dir string, patterns []string) {
+	data := path.Join(dir, "testdata")
+	if info, err := fs.Stat(c.tree, data); err == nil && info.IsDir() {
+		c.found.DataDirs = append(c.found.DataDirs, data)
+	}
+	for _, p := range patterns {
+		matches, err := fs.Glob(c.tree, path.Join(dir, strings.TrimPrefix(p, "all:")))
+		if err != nil {
+			continue // the compiler says so
+		}
+		c.found.Embedded = append(c.found.Embedded, matches...)
 	}
 }
 

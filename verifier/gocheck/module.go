@@ -244,12 +244,7 @@ func readModule(tree fs.FS, dir string, notes *Notes) (Module, error) {
 	for _, r := range f.Replace {
 		m.replace(tree, file, dir, r, notes)
 	}
-	if m.Toolchain != "" {
-		notes.find("toolchain_line", file, fmt.Sprintf("toolchain %s is ignored: the lane's Go is used", m.Toolchain))
-	}
-	for _, g := range f.Godebug {
-		notes.find("godebug_line", file, fmt.Sprintf("godebug %s=%s", g.Key, g.Value))
-	}
+	settings(file, f.Toolchain, f.Godebug, notes)
 	for _, g := range f.Ignore {
 		m.ignored = append(m.ignored, g.Path)
 		notes.find("ignore_line", file, fmt.Sprintf("./... leaves out %s", g.Path))
@@ -281,6 +276,16 @@ func (m *Module) fillVersions(f *modfile.File) {
 	}
 	if f.Toolchain != nil && f.Toolchain.Name != "default" {
 		m.Toolchain = f.Toolchain.Name
+	}
+}
+
+// settings notes the toolchain and godebug lines of a go.mod or go.work.
+func settings(file string, toolchain *modfile.Toolchain, godebug []*modfile.Godebug, notes *Notes) {
+	if toolchain != nil && toolchain.Name != "default" {
+		notes.find("toolchain_line", file, fmt.Sprintf("toolchain %s is ignored: the lane's Go is used", toolchain.Name))
+	}
+	for _, g := range godebug {
+		notes.find("godebug_line", file, fmt.Sprintf("godebug %s=%s", g.Key, g.Value))
 	}
 }
 
@@ -348,6 +353,7 @@ func readWork(tree fs.FS, m *Module, notes *Notes) error {
 	if f.Go != nil && version.Compare("go"+f.Go.Version, "go"+m.GoVersion) > 0 {
 		m.GoVersion = f.Go.Version
 	}
+	settings(m.Work, f.Toolchain, f.Godebug, notes)
 	return nil
 }
 

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"striatum/baseline"
 )
 
 // testFuncs adds to p what its test files declare, by the rules by which the go
@@ -46,18 +48,45 @@ func (c *census) testFile(p *Package, name string, external bool) {
 	} else if p.Name == "" {
 		p.Name = f.Name.Name
 	}
-	for _, d := range f.Decls {
-		if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil {
-			c.testFunc(p, file, fn, external)
+	source := func(n ast.Node) []byte {
+		from, to := int(n.Pos()-f.FileStart), int(n.End()-f.FileStart)
+		if from < 0 || to > len(src) || from > to {
+			return nil // of a file that does not parse
 		}
+		return src[from:to]
 	}
+	examples := map[string]string{}
+	var helpers []byte
+	for _, d := range f.Decls {
+		before := len(p.Tests)
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			if d.Recv == nil {
+				c.testFunc(p, file, d, external)
+			}
+			if len(p.Tests) > before {
+				p.Tests[before].Body = baseline.Short(source(d))
+				continue
+			}
+			if strings.HasPrefix(d.Name.Name, "Example") {
+				examples[d.Name.Name] = baseline.Short(source(d))
+				continue
+			}
+		case *ast.GenDecl:
+			if d.Tok == token.IMPORT {
+				continue
+			}
+		}
+		helpers = append(append(helpers, source(d)...), '\n')
+	}
+	p.Sources = append(p.Sources, TestSource{Path: file, Constraint: constraintOf(f), Helpers: baseline.Short(helpers)})
 	var silent []string
 	for _, e := range doc.Examples(f) {
 		if e.Output == "" && !e.EmptyOutput {
 			silent = append(silent, "Example"+e.Name)
 			continue
 		}
-		p.Tests = append(p.Tests, Test{Name: "Example" + e.Name, Kind: Example, External: external})
+		p.Tests = append(p.Tests, Test{Name: "Example" + e.Name, Kind: Example, External: external, Body: examples["Example"+e.Name]})
 	}
 	if len(silent) > 0 {
 		c.notes.find("example_not_run", file, "compiled and not run, for want of an Output comment: "+nameSome(silent))

@@ -10,15 +10,13 @@ import (
 	"unicode/utf8"
 
 	"striatum/allowlist"
+	"striatum/baseline"
 	"striatum/daemon"
 	"striatum/internal/anchors"
 	"striatum/internal/beneath"
 	"striatum/internal/problem"
 	"striatum/workflow"
 )
-
-// baselinePath is where a baseline stands, if there is one.
-const baselinePath = "verification/baseline.json"
 
 // fixtureDepth is how deep a fixture folder is read.
 const fixtureDepth = 32
@@ -35,7 +33,7 @@ func PolicyFiles(top string) (files daemon.Files, err error) {
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
 	c := collector{top: dir, files: daemon.Files{}}
-	if err := c.add(workflow.DefaultPath, anchors.DefaultPath, baselinePath); err != nil {
+	if err := c.add(workflow.DefaultPath, anchors.DefaultPath, baseline.Path); err != nil {
 		return nil, err
 	}
 	intentPath := workflow.DefaultIntentPath

@@ -162,6 +162,12 @@ func printReceipt(w io.Writer, r receipt.Receipt) error {
 			p.add("survivor", "%s:%d %s", s.Path, s.Line, s.Operator)
 		}
 	}
+	if b := r.Baseline; b != nil && b.SHA256 != "" {
+		p.add("baseline", "%s, which has the check: %t", b.SHA256, b.Entry)
+		p.list("removed", b.TestsRemoved)
+		p.list("now skipped", b.TestsNewlySkipped)
+		p.list("changed", b.TestInputsChanged)
+	}
 	for i, f := range r.Findings {
 		if i == maxShown {
 			p.add("finding", "and %d more", len(r.Findings)-maxShown)

@@ -212,15 +212,21 @@ func (a *attester) confirm(ctx context.Context, p daemon.Principal, what string,
 		return problem.New(problem.Usage, what, "its digest is not given", "read the above, then run: "+attestWith(seen))
 	}
 	id := seen.Document.CheckID
-	fmt.Fprintf(a.streams.Err, "To stand behind exactly these bytes type %s: ", id)
+	return typed(ctx, a.streams, what, fmt.Sprintf("To stand behind exactly these bytes type %s: ", id), id)
+}
+
+// typed asks for a word on a terminal. The error is a problem of kind Refused if
+// another one, or none, was typed in.
+func typed(ctx context.Context, streams cli.Streams, what, question, word string) error {
+	fmt.Fprint(streams.Err, question)
 	line := make(chan string, 1)
 	go func() { // ends with the process where nobody types
-		text, _ := bufio.NewReader(io.LimitReader(a.streams.In, maxTyped)).ReadString('\n')
+		text, _ := bufio.NewReader(io.LimitReader(streams.In, maxTyped)).ReadString('\n')
 		line <- text
 	}()
 	select {
 	case text := <-line:
-		if strings.TrimSpace(text) == id {
+		if strings.TrimSpace(text) == word {
 			return nil
 		}
 	case <-ctx.Done():

@@ -1,6 +1,7 @@
 package verifiercmd
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -18,8 +19,10 @@ import (
 	"striatum/internal/cli"
 	"striatum/internal/cli/clitest"
 	"striatum/internal/cli/embedded"
+	"striatum/internal/cli/gatecmd"
 	"striatum/internal/cli/initcmd"
 	"striatum/internal/cli/policycmd"
+	"striatum/internal/cli/tokencmd"
 	"striatum/internal/cli/workflowcmd"
 	"striatum/internal/schemacheck"
 	"striatum/receipt"
@@ -31,7 +34,7 @@ import (
 )
 
 func commands(f *cli.Factory) []*cobra.Command {
-	return []*cobra.Command{New(f), initcmd.New(f), policycmd.New(f), workflowcmd.New(f)}
+	return []*cobra.Command{New(f), gatecmd.New(f), initcmd.New(f), policycmd.New(f), tokencmd.New(f), workflowcmd.New(f)}
 }
 
 func TestMain(m *testing.M) { clitest.Main(m, commands) }
@@ -54,6 +57,14 @@ func TestScripts(t *testing.T) {
 		},
 		"schema": func(ts *testscript.TestScript, _ bool, args []string) {
 			ts.Check(fits(ts.ReadFile("stdout"), args[0]))
+		},
+		"tested": func(ts *testscript.TestScript, _ bool, args []string) {
+			copied, err := recordTested(context.Background(), ts.Getenv("STRIATUM_HOME"), ts.MkAbs(args[0]), args[1:])
+			ts.Check(err)
+			ts.Setenv("CENSUS", copied)
+		},
+		"edited": func(ts *testscript.TestScript, _ bool, _ []string) {
+			ts.Check(os.WriteFile(ts.Getenv("CENSUS"), []byte("{}\n"), 0o644))
 		},
 		"sidecar": func(ts *testscript.TestScript, _ bool, args []string) {
 			paths, err := filepath.Glob(filepath.Join(ts.MkAbs(args[0]), "verification", "*.attest.json"))

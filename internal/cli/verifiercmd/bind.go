@@ -71,6 +71,9 @@ func (b *binder) keep(o verifier.Outcome, ledger []byte) error {
 		return err
 	}
 	b.copy(".striatum/receipts/"+o.Receipt.Seal()+".sigstore.json", bundle)
+	if o.Census != nil {
+		b.copy(censusCopy(o.Receipt.Seal()), o.Census)
+	}
 	if b.outputs == "" {
 		return nil // the lane is another's
 	}
@@ -79,6 +82,12 @@ func (b *binder) keep(o verifier.Outcome, ledger []byte) error {
 	}
 	b.logs(o)
 	return nil
+}
+
+// censusCopy is where a worktree has a copy of the tests that a receipt names for
+// an operator to accept.
+func censusCopy(sealDigest string) string {
+	return ".striatum/receipts/" + sealDigest + ".baseline.json"
 }
 
 // maxCopyBytes bounds one copy in the worktree; what is longer stays in the

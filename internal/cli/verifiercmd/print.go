@@ -126,7 +126,8 @@ type note struct {
 	count  int64
 }
 
-// notes are the skipped tests, replaced files and surviving mutants of each check, then the findings by kind. What
+// notes are the skipped tests, replaced files and surviving mutants of each check, and
+// what its tests lost since the baseline, then the findings by kind. What
 // several checks found stands there once, with their names.
 func notes(outcomes []verifier.Outcome) string {
 	var skips, found []note
@@ -148,6 +149,16 @@ func notes(outcomes []verifier.Outcome) string {
 		}
 		if m := r.Mutants; m != nil && m.Survived > 0 {
 			skips = append(skips, note{[]string{check}, survived(m), 1})
+		}
+		if b := r.Baseline; b != nil {
+			for _, x := range []struct {
+				code string
+				list receipt.List
+			}{{"tests_removed", b.TestsRemoved}, {"tests_newly_skipped", b.TestsNewlySkipped}, {"test_inputs_changed", b.TestInputsChanged}} {
+				if x.list.Count > 0 {
+					skips = append(skips, note{[]string{check}, x.code + ": since the baseline: " + someOf(x.list), x.list.Count})
+				}
+			}
 		}
 		findings := receipt.CountFindings(r.Findings, len(r.Findings))
 		left := map[string]int64{}
@@ -200,9 +211,14 @@ func survived(m *receipt.Mutants) string {
 
 // skipped says how many tests were skipped, and which.
 func skipped(c *receipt.Census) string {
-	names := c.SkippedTests.Names[:min(len(c.SkippedTests.Names), maxNamed)]
-	text := fmt.Sprintf("%d skipped and %d passed: %s", c.Skipped, c.Passed, strings.Join(names, ", "))
-	if more := c.Skipped - int64(len(names)); more > 0 {
+	return fmt.Sprintf("%d skipped and %d passed: %s", c.Skipped, c.Passed, someOf(c.SkippedTests))
+}
+
+// someOf names the first of a list and says how many there are more.
+func someOf(l receipt.List) string {
+	names := l.Names[:min(len(l.Names), maxNamed)]
+	text := strings.Join(names, ", ")
+	if more := l.Count - int64(len(names)); more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text

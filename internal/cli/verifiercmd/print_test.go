@@ -75,6 +75,27 @@ func TestAPassNamesTheBytesThatDidNotCount(t *testing.T) {
 	}
 }
 
+func TestTestsLostSinceTheBaselineAreNamed(t *testing.T) {
+	got := printed(t, runOptions{}, outcome(t, "builtin:go-test", func(r *receipt.Receipt) {
+		r.Baseline = &receipt.Baseline{
+			SHA256: receipttest.Digest("baseline"), Entry: true,
+			TestsRemoved:      receipt.NewList([]string{"m TestA", "m TestB", "m TestC", "m TestD\u202e", "m TestE", "m TestF"}),
+			TestInputsChanged: receipt.NewList([]string{"testdata/x: it is gone"}),
+		}
+	}))
+	for _, want := range []string{
+		"  builtin:go-test: tests_removed: since the baseline: m TestA, m TestB, m TestC, m TestD\\u202e, m TestE and 1 more\n",
+		"  builtin:go-test: test_inputs_changed: since the baseline: testdata/x: it is gone\n",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("it does not say %q:\n%s", want, got)
+		}
+	}
+	if strings.Contains(got, "tests_newly_skipped") {
+		t.Errorf("it names what there is none of:\n%s", got)
+	}
+}
+
 func TestAPassNamesWhatItDoesNotSpeakFor(t *testing.T) {
 	build := outcome(t, "builtin:go-build", func(r *receipt.Receipt) {
 		r.Census, r.Findings = nil, []receipt.Finding{notChecked}

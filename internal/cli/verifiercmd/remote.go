@@ -257,6 +257,9 @@ func (a *asked) outcome(ctx context.Context, said handover.Outcome) (verifier.Ou
 		return verifier.Outcome{}, problem.New(problem.Indeterminate, what, "it is not one of what was asked for", "")
 	}
 	o := verifier.Outcome{Check: workflow.CheckRef{ID: r.Check.ID, BacksClaim: r.Check.BacksClaim}, Receipt: v, Envelope: envelope}
+	if b := r.Baseline; b != nil && seal.SHA256Hex(said.Census) == b.CensusSHA256 {
+		o.Census = said.Census
+	}
 	if _, builtin := workflow.LookupBuiltin(r.Check.ID); builtin {
 		o.Check.ID, o.Check.Uses = "", r.Check.ID
 	}

@@ -371,7 +371,7 @@ func (j *job) run(ctx context.Context, tell func(handover.Message), seals *[]str
 			if err != nil {
 				return err
 			}
-			said := &handover.Outcome{Seal: o.Receipt.Seal(), Envelope: o.Envelope, Ledger: ledger}
+			said := &handover.Outcome{Seal: o.Receipt.Seal(), Envelope: o.Envelope, Ledger: ledger, Census: o.Census}
 			for _, x := range o.Failing {
 				said.Failing = append(said.Failing, handover.Failing{Name: x.Name, Tail: x.Tail})
 			}

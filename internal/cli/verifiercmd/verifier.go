@@ -9,5 +9,5 @@ import (
 
 // New returns the command with those below it.
 func New(f *cli.Factory) *cobra.Command {
-	return cli.Parent("verifier", "Run checks in sandboxes", "  striatum verifier run --all", newRun(f), newPin(f), newRehearse(f), newAttest(f))
+	return cli.Parent("verifier", "Run checks in sandboxes", "  striatum verifier run --all", newRun(f), newPin(f), newRehearse(f), newAttest(f), newBaseline(f))
 }
