@@ -88,6 +88,21 @@ func TestAMisspeltCommandIsMetWithTheNearestOne(t *testing.T) {
 	}
 }
 
+func TestWrongArgumentsAreMetWithTheCall(t *testing.T) {
+	for args, want := range map[string][]string{
+		"receipt show":            {"accepts 1 arg(s), received 0", `hint: it is called as "striatum receipt show FILE`},
+		"token revoke a b":        {"accepts 1 arg(s), received 2", `hint: it is called as "striatum token revoke `},
+		"token mint /tmp/x.token": {`unexpected argument "/tmp/x.token" for "striatum token mint"`, `hint: run "striatum token mint --help"`},
+	} {
+		code, _, stderr := run(t, strings.Fields(args)...)
+		for _, text := range want {
+			if code != 2 || !strings.Contains(stderr, text) {
+				t.Errorf("%s: exit %d, stderr %q, want %q", args, code, stderr, text)
+			}
+		}
+	}
+}
+
 func TestVersionIsAlsoAFlag(t *testing.T) {
 	code, stdout, stderr := run(t, "--version")
 	if code != 0 || stderr != "" || !strings.HasPrefix(stdout, "striatum ") || strings.Count(stdout, "\n") != 1 {

@@ -115,7 +115,7 @@ func TestCommandsWorkThroughTheDaemon(t *testing.T) {
 	lane := filepath.Join(dir, "lane")
 	u.env["STRIATUM_HOME"] = lane
 	for _, args := range [][]string{{"verifier", "run", "--all"}, {"verifier", "pin", "--host-here"}} {
-		if _, notes := u.run(3, args...); !strings.Contains(notes, "its key is not enrolled") || !strings.Contains(notes, "striatum lane enrol --key "+lane) {
+		if _, notes := u.run(3, args...); !strings.Contains(notes, "its key is not enrolled") || !strings.Contains(notes, "striatum lane enrol --key "+lane) || strings.Contains(notes, "STRIATUM_HOME") {
 			t.Errorf("%v: got %s", args, notes)
 		}
 	}
@@ -129,6 +129,10 @@ func TestCommandsWorkThroughTheDaemon(t *testing.T) {
 	}
 	u.run(0, "lane", "revoke", "lane-1", "--retired")
 	if _, notes := u.run(3, "verifier", "run", "--all"); !strings.Contains(notes, "its key was revoked (retired)") {
+		t.Errorf("got %s", notes)
+	}
+	u.env["STRIATUM_HOME"] = filepath.Join(dir, "lane-3")
+	if _, notes := u.run(3, "verifier", "pin", "--host-here"); !strings.Contains(notes, "or name the home of a lane that is enrolled with STRIATUM_HOME") {
 		t.Errorf("got %s", notes)
 	}
 	u.env["STRIATUM_HOME"] = filepath.Join(dir, "user")
