@@ -177,7 +177,7 @@ func TestCommandsWorkThroughTheDaemon(t *testing.T) {
 		{"token", "list"},
 		{"receipt", "explain", strings.Repeat("a", 64), "--reason", "x"},
 	} {
-		if out, notes := u.run(7, args...); out != "" || !strings.Contains(notes, "call the daemon on") {
+		if out, notes := u.run(7, args...); out != "" || !strings.Contains(notes, "call the daemon on") || strings.Contains(notes, "http://") {
 			t.Errorf("%v: got %q, %s", args, out, notes)
 		}
 	}

@@ -233,7 +233,13 @@ func list(ctx context.Context, f *cli.Factory, tokenFile string, out cli.Output)
 		line := fmt.Sprintf("%s  %s  %s until %s, by %s", t.ID, t.Kind, t.State, t.ExpiresAt, t.By)
 		switch t.Kind {
 		case daemon.Session.String():
-			line += fmt.Sprintf("; repository %s, run %q, jobs %s", t.RepositoryID, t.RunID, strings.Join(t.Jobs, " "))
+			line += "; repository " + t.RepositoryID
+			if t.RunID != "" {
+				line += fmt.Sprintf(", run %q", t.RunID)
+			}
+			if len(t.Jobs) > 0 {
+				line += ", jobs " + strings.Join(t.Jobs, " ")
+			}
 		case daemon.Lane.String():
 			line += "; lane " + t.Name
 		}
