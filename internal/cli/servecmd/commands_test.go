@@ -104,6 +104,18 @@ func TestCommandsWorkThroughTheDaemon(t *testing.T) {
 	u.run(0, "lane", "list")
 	u.run(0, "token", "list")
 	u.run(2, "token", "revoke", "se-00000000")
+	ended, good := filepath.Join(dir, "ended.token"), u.env["STRIATUM_TOKEN_FILE"]
+	_, minted := u.run(0, "token", "mint", "--kind", "session", "--repository", "r", "--token-out", ended)
+	id := regexp.MustCompile(`se-[0-9a-f]+`).FindString(minted)
+	u.run(0, "token", "revoke", id)
+	if out, _ := u.run(0, "token", "list"); !strings.Contains(out, id+"  session  revoked, by ") {
+		t.Errorf("got %s", out)
+	}
+	u.env["STRIATUM_TOKEN_FILE"] = ended
+	if _, notes := u.run(3, "token", "list"); !strings.Contains(notes, "an operator mints another") {
+		t.Errorf("got %s", notes)
+	}
+	u.env["STRIATUM_TOKEN_FILE"] = good
 
 	// What only works with the store in the home does not fall back on it.
 	if _, notes := u.run(2, "init"); !strings.Contains(notes, "STRIATUM_SOCKET") {

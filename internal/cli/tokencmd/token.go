@@ -230,7 +230,14 @@ func list(ctx context.Context, f *cli.Factory, tokenFile string, out cli.Output)
 	}
 	var b strings.Builder
 	for _, t := range tokens {
-		line := fmt.Sprintf("%s  %s  %s until %s, by %s", t.ID, t.Kind, t.State, t.ExpiresAt, t.By)
+		state := t.State
+		switch state {
+		case "good":
+			state += " until " + t.ExpiresAt
+		case "expired":
+			state += " at " + t.ExpiresAt
+		}
+		line := fmt.Sprintf("%s  %s  %s, by %s", t.ID, t.Kind, state, t.By)
 		switch t.Kind {
 		case daemon.Session.String():
 			line += "; repository " + t.RepositoryID
