@@ -66,6 +66,14 @@ const (
 func AddOutput(cmd *cobra.Command, out *Output) {
 	*out = Table
 	cmd.Flags().Var((*outputValue)(out), "output", `how to print: "table" or "json"`)
+	Values(cmd, "output", string(Table), string(JSON))
+}
+
+// Values has a shell complete the flag of cmd with the values that it takes.
+func Values(cmd *cobra.Command, flag string, values ...string) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // the flag is defined by the caller, once
+	}
 }
 
 type outputValue Output

@@ -44,6 +44,18 @@ func TestCommandsAreCompleted(t *testing.T) {
 	}
 }
 
+func TestWhatAFlagTakesIsCompleted(t *testing.T) {
+	for args, want := range map[string]string{
+		"gate read --output": "table\njson\n:4", "gate check --floor": "asserted\nverified\n:4", "token mint --kind": "operator\nsession\nlane\n:4",
+		"lane enrol --class": "shared\nisolated\n:4", "workflow generate --gate-floor": "asserted\nverified\n:4",
+	} {
+		code, stdout, _ := run(t, append([]string{cobra.ShellCompRequestCmd}, append(strings.Fields(args), "")...)...)
+		if code != 0 || strings.TrimSpace(stdout) != want {
+			t.Errorf("%s: exit %d, got %q, want %q", args, code, stdout, want)
+		}
+	}
+}
+
 func TestEveryCommandHasAnExampleAndOneLineOfWhatItDoes(t *testing.T) {
 	var visit func(cmd *cobra.Command)
 	visit = func(cmd *cobra.Command) {

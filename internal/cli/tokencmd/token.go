@@ -81,6 +81,7 @@ hours for a session, else 90 days, unless it says otherwise; 366 days at most.`,
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&o.Kind, "kind", "", `whose: "operator", "session" or "lane"`)
+	cli.Values(cmd, "kind", "operator", "session", "lane")
 	fl.DurationVar(&o.TTL, "ttl", 0, "how long it is good, such as 8h (default: 24h for a session, else 2160h)")
 	fl.StringVar(&o.Repository, "repository", "", "the `id` of the session's repository")
 	fl.StringVar(&o.Run, "run", "", "the session's `run` (default: what is outside any run)")
