@@ -37,7 +37,7 @@ func unrevoked(ctx context.Context, r store.Reader, what, laneID string) error {
 		return err
 	}
 	if !slices.ContainsFunc(lanes, func(l gate.Lane) bool { return l.LaneID == laneID && l.Kind == gate.NotRevoked }) {
-		return problem.New(problem.Refused, what, fmt.Sprintf("the key of lane %q was revoked", laneID), "")
+		return problem.New(problem.Refused, what, fmt.Sprintf("the key of lane %q was revoked", laneID), "give the lane another home, whose key an operator enrols")
 	}
 	return nil
 }

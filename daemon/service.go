@@ -147,7 +147,7 @@ func (s *Service) Ping(ctx context.Context) error {
 }
 
 // operatorHint tells how to be an operator.
-const operatorHint = "give the operator token with --token-file FILE or STRIATUM_TOKEN_FILE; `striatum init` mints one"
+const operatorHint = "give the operator token with --token-file FILE or STRIATUM_TOKEN_FILE; `striatum init` mints a home's, and `striatum init --system` puts a daemon's into /etc/striatumd/operator.token"
 
 func (p Principal) mustBe(what string, kinds ...Kind) error {
 	if slices.Contains(kinds, p.Kind) {
@@ -170,7 +170,7 @@ func (p Principal) mustReach(what, repositoryID string) error {
 		return err
 	}
 	if p.Kind == Session && (p.RepositoryID == "" || p.RepositoryID != repositoryID) {
-		return problem.New(problem.Refused, what, "the session's token is bound to another repository", "")
+		return problem.New(problem.Refused, what, "the session's token is bound to another repository", "an operator mints one for this worktree: striatum token mint --kind session --repository ID, with the id that `striatum policy show` prints here")
 	}
 	return nil
 }

@@ -373,7 +373,7 @@ func (s *Service) Authenticate(ctx context.Context, token string) (Principal, er
 	if token == "" {
 		return LocalUser(), nil
 	}
-	const what = "check the token"
+	const what, another = "check the token", "an operator mints another with `striatum token mint`; once no operator's is good, `striatum token mint --kind operator` takes none"
 	refused := func(why string) error {
 		return problem.New(problem.Refused, what, why, "the token file holds one token, as it was shown once, and nothing else")
 	}
@@ -409,9 +409,9 @@ func (s *Service) Authenticate(ctx context.Context, token string) (Principal, er
 		case err != nil:
 			return err
 		case revoked[t.Hash]:
-			return refused("it was revoked")
+			return problem.New(problem.Refused, what, "it was revoked", another)
 		case expired(t, now):
-			return refused("it expired at " + t.ExpiresAt)
+			return problem.New(problem.Refused, what, "it expired at "+t.ExpiresAt, another)
 		}
 		p = Principal{Kind: kind, Name: t.Name, RepositoryID: t.RepositoryID, RunID: t.RunID, Jobs: t.Jobs}
 		return nil

@@ -109,8 +109,8 @@ func post[Out any](ctx context.Context, c *Client, path string, in any) (out Out
 		req.Header.Set("Authorization", "Bearer "+c.token)
 	}
 	resp, err := c.http.Do(req)
-	if _, ok := errors.AsType[*unreachableError](err); ok && ctx.Err() == nil {
-		return out, problem.Wrap(problem.Missing, err, what, "see that striatumd runs and that its group may connect; nothing was done")
+	if unreachable, ok := errors.AsType[*unreachableError](err); ok && ctx.Err() == nil {
+		return out, problem.Wrap(problem.Missing, unreachable.err, what, "see that striatumd runs and that its group may connect; nothing was done")
 	}
 	if err != nil {
 		return out, lost(err)

@@ -66,6 +66,14 @@ const (
 func AddOutput(cmd *cobra.Command, out *Output) {
 	*out = Table
 	cmd.Flags().Var((*outputValue)(out), "output", `how to print: "table" or "json"`)
+	Values(cmd, "output", string(Table), string(JSON))
+}
+
+// Values has a shell complete the flag of cmd with the values that it takes.
+func Values(cmd *cobra.Command, flag string, values ...string) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // the flag is defined by the caller, once
+	}
 }
 
 type outputValue Output
@@ -112,7 +120,7 @@ func (f *Factory) Token(file string, read func(path string, limit int64) ([]byte
 	}
 	data, err := read(file, 4096)
 	if err != nil {
-		return "", problem.Wrap(problem.Usage, err, fmt.Sprintf("read the token file %q", file), "--token-file names a file that holds the token alone")
+		return "", problem.Wrap(problem.Usage, err, fmt.Sprintf("read the token file %q", file), "--token-file or STRIATUM_TOKEN_FILE names a file that holds the token alone, and that you may read")
 	}
 	return strings.TrimSpace(string(data)), nil
 }
@@ -143,7 +151,7 @@ func Run(ctx context.Context, root *cobra.Command, s Streams) int {
 	}
 	p := Explain(err)
 	if p.Kind == problem.Internal && isUsage(err) {
-		p = problem.New(problem.Usage, err.Error(), "", fmt.Sprintf("run %q", cmd.CommandPath()+" --help"))
+		p = misused(cmd, err)
 	}
 	fmt.Fprintf(s.Err, "striatum: %s\n", escapeLines(p.Error()))
 	if p.Hint != "" {
@@ -160,6 +168,19 @@ func isUsage(err error) bool {
 		}
 	}
 	return false
+}
+
+// misused tells of a cobra complaint about cmd how it is called. What cobra calls
+// an unknown command is an argument where cmd has none below it.
+func misused(cmd *cobra.Command, err error) *problem.Problem {
+	what, hint := err.Error(), fmt.Sprintf("run %q", cmd.CommandPath()+" --help")
+	if strings.HasPrefix(what, "accepts ") {
+		hint = fmt.Sprintf("it is called as %q; run %q", cmd.UseLine(), cmd.CommandPath()+" --help")
+	}
+	if rest, ok := strings.CutPrefix(what, "unknown command "); ok && !cmd.HasSubCommands() {
+		what = "unexpected argument " + rest
+	}
+	return problem.New(problem.Usage, what, "", hint)
 }
 
 // Explain turns any error into the problem that the user reads. A strict

@@ -280,7 +280,7 @@ func (h *Home) readKey(name string) (*seal.PrivateKey, error) {
 // than most.
 func private(path string, st fs.FileInfo, most fs.FileMode) error {
 	if sys, ok := st.Sys().(*syscall.Stat_t); ok && int(sys.Uid) != os.Geteuid() {
-		return problem.New(problem.Refused, "use "+path, fmt.Sprintf("it belongs to uid %d, and this process runs as uid %d", sys.Uid, os.Geteuid()), "run as its owner, or name another home with STRIATUM_HOME")
+		return problem.New(problem.Refused, "use "+path, fmt.Sprintf("it belongs to uid %d, and this process runs as uid %d", sys.Uid, os.Geteuid()), "run as its owner, or name another home with STRIATUM_HOME (striatumd: --home)")
 	}
 	if perm := st.Mode().Perm(); perm&^most != 0 {
 		return problem.New(problem.Refused, "use "+path, fmt.Sprintf("its mode %04o lets others in", perm), fmt.Sprintf("run: chmod %04o %s", most, path))

@@ -96,6 +96,7 @@ checked, it exits 1.`,
 	o.addFlags(cmd)
 	fl := cmd.Flags()
 	fl.StringVar(&o.Floor, "floor", "", `the least status that is green: "asserted" (default) or "verified"`)
+	cli.Values(cmd, "floor", "asserted", "verified")
 	fl.BoolVar(&o.RequireIsolated, "require-isolated", false, "a shared lane or store is not green")
 	fl.StringVar(&o.VSA, "vsa", "", "write the report as a signed SLSA verification summary to this `file`")
 	return cmd

@@ -304,7 +304,7 @@ func (s *systemSetup) lane(ctx context.Context, c *service.Session) error {
 	found.LaneID = was.LaneID
 	switch {
 	case was.Revoked != "":
-		return problem.New(problem.Refused, setUp, fmt.Sprintf("the key of the lane in %s is %s", h.Dir, was.Revoked), "move its keys away, and run the command again: it makes and enrols a new one")
+		return problem.New(problem.Refused, setUp, fmt.Sprintf("the key of the lane in %s is %s", h.Dir, was.Revoked), fmt.Sprintf("move %s/keys and %s away, and run the command again: it makes and enrols a new one", h.Dir, installation.LaneToken))
 	case was.Class != string(seal.ClassIsolated):
 		found.Shared()
 		kept = found.Record()

@@ -60,6 +60,7 @@ key; a store that whoever runs striatum can write takes no isolated lane.`,
 	fl := cmd.Flags()
 	fl.StringVar(&o.Key, "key", "", "the `file` with the lane's public key")
 	fl.StringVar(&o.Class, "class", "", `"shared" or "isolated"`)
+	cli.Values(cmd, "class", "shared", "isolated")
 	fl.StringVar(&o.ID, "id", "", "the lane's `id` (default: one made from its key)")
 	o.addTokenFile(cmd)
 	for _, name := range []string{"key", "class"} {

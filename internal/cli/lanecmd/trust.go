@@ -81,7 +81,7 @@ func publish(ctx context.Context, f *cli.Factory, o Options) error {
 		if err := durable.WriteFile(o.Out, signed, 0o644); err != nil {
 			return problem.Wrap(problem.Usage, err, fmt.Sprintf("write %q", o.Out), "--out names a file in a folder that is there")
 		}
-		f.Streams.Notef("wrote %s: version %d, %d lanes, good until %s", cli.Escape(o.Out), file.Version, len(lanes), file.ExpiresAt)
+		f.Streams.Notef("wrote %s: version %d, lanes: %d, good until %s", cli.Escape(o.Out), file.Version, len(lanes), file.ExpiresAt)
 		f.Streams.Notef("readers need %s too, by another way", cli.Escape(h.PublicKeyPath("root")))
 		for _, l := range lanes {
 			if l.Left > 0 {

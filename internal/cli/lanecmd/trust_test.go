@@ -117,7 +117,7 @@ func TestRotatingALaneKeepsItsOldReceipts(t *testing.T) {
 	old := o.sign("old.json", one, first, 1, "", true)
 	o.run(3, "no operator token was given", "lane", "trust", "--out", "v1.json")
 	o.env["STRIATUM_TOKEN_FILE"] = filepath.Join(o.dir, "op.token")
-	o.run(0, "version 1, 1 lanes, good until", "lane", "trust", "--out", "v1.json")
+	o.run(0, "version 1, lanes: 1, good until", "lane", "trust", "--out", "v1.json")
 	o.verify(0, "good, lane shared", "old.json", "v1.json")
 
 	// Lane 1 is put out of use, and lane 2 takes over.
@@ -128,7 +128,7 @@ func TestRotatingALaneKeepsItsOldReceipts(t *testing.T) {
 	o.sign("new.json", one, first, 2, old, false)
 	o.sign("backdated.json", one, first, 1, "", false)
 	two := o.sign("two.json", "lane-2", second, 1, "", true)
-	o.run(0, "version 2, 2 lanes", "lane", "trust", "--out", "v2.json")
+	o.run(0, "version 2, lanes: 2", "lane", "trust", "--out", "v2.json")
 	o.verify(0, "good, lane shared", "old.json", "v2.json")
 	o.verify(0, "good, lane shared", "two.json", "v2.json")
 	o.verify(3, "retired, and the trust file does not name this receipt", "new.json", "v2.json")
@@ -138,7 +138,7 @@ func TestRotatingALaneKeepsItsOldReceipts(t *testing.T) {
 	// Lane 2's key was in other hands since after its first receipt.
 	o.sign("three.json", "lane-2", second, 2, two, true)
 	o.run(0, "compromised, nothing counts from log entry 7 on", "lane", "revoke", "lane-2", "--compromised", "--since", "7")
-	o.run(0, "version 3, 2 lanes", "lane", "trust", "--out", "v3.json")
+	o.run(0, "version 3, lanes: 2", "lane", "trust", "--out", "v3.json")
 	o.verify(0, "good, lane shared", "old.json", "v3.json")
 	o.verify(0, "good, lane shared", "two.json", "v3.json")
 	o.verify(3, "compromised, and the trust file does not name", "three.json", "v3.json")

@@ -31,6 +31,9 @@ func New(f *cli.Factory) *cobra.Command {
 		newShow(f), newAccept(f))
 }
 
+// generate is the command that writes a first policy.
+const generate = "striatum workflow generate --shape verification_gate --write"
+
 // Options are the flags of both commands.
 type Options struct {
 	Worktree  string
@@ -132,7 +135,16 @@ func show(ctx context.Context, f *cli.Factory, o Options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, h.session.Close()) }()
-	return h.print(f.Streams, o.Output, false)
+	if err := h.print(f.Streams, o.Output, false); err != nil {
+		return err
+	}
+	if len(h.files) == 0 && !h.found {
+		f.Streams.Notef("there is no policy here; run: %s", generate)
+	}
+	if !h.known {
+		f.Streams.Notef("the store does not know this worktree yet: policy accept, verifier pin and verifier run give it a repository id")
+	}
+	return nil
 }
 
 func accept(ctx context.Context, f *cli.Factory, o Options) (err error) {
@@ -145,7 +157,7 @@ func accept(ctx context.Context, f *cli.Factory, o Options) (err error) {
 	}
 	defer func() { err = errors.Join(err, h.session.Close()) }()
 	if len(h.files) == 0 {
-		return problem.New(problem.Invalid, "accept the policy", "the worktree has none of its files", "run: striatum workflow generate --shape verification_gate --write")
+		return problem.New(problem.Invalid, "accept the policy", "the worktree has none of its files", "run: "+generate)
 	}
 	if err := h.print(f.Streams, o.Output, true); err != nil {
 		return err

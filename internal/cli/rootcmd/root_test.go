@@ -44,6 +44,18 @@ func TestCommandsAreCompleted(t *testing.T) {
 	}
 }
 
+func TestWhatAFlagTakesIsCompleted(t *testing.T) {
+	for args, want := range map[string]string{
+		"gate read --output": "table\njson\n:4", "gate check --floor": "asserted\nverified\n:4", "token mint --kind": "operator\nsession\nlane\n:4",
+		"lane enrol --class": "shared\nisolated\n:4", "workflow generate --gate-floor": "asserted\nverified\n:4",
+	} {
+		code, stdout, _ := run(t, append([]string{cobra.ShellCompRequestCmd}, append(strings.Fields(args), "")...)...)
+		if code != 0 || strings.TrimSpace(stdout) != want {
+			t.Errorf("%s: exit %d, got %q, want %q", args, code, stdout, want)
+		}
+	}
+}
+
 func TestEveryCommandHasAnExampleAndOneLineOfWhatItDoes(t *testing.T) {
 	var visit func(cmd *cobra.Command)
 	visit = func(cmd *cobra.Command) {
@@ -84,6 +96,21 @@ func TestAMisspeltCommandIsMetWithTheNearestOne(t *testing.T) {
 	} {
 		if code, _, stderr := run(t, strings.Fields(args)...); code != 2 || !strings.Contains(stderr, want) {
 			t.Errorf("%s: exit %d, stderr %q, want %q", args, code, stderr, want)
+		}
+	}
+}
+
+func TestWrongArgumentsAreMetWithTheCall(t *testing.T) {
+	for args, want := range map[string][]string{
+		"receipt show":            {"accepts 1 arg(s), received 0", `hint: it is called as "striatum receipt show FILE`},
+		"token revoke a b":        {"accepts 1 arg(s), received 2", `hint: it is called as "striatum token revoke `},
+		"token mint /tmp/x.token": {`unexpected argument "/tmp/x.token" for "striatum token mint"`, `hint: run "striatum token mint --help"`},
+	} {
+		code, _, stderr := run(t, strings.Fields(args)...)
+		for _, text := range want {
+			if code != 2 || !strings.Contains(stderr, text) {
+				t.Errorf("%s: exit %d, stderr %q, want %q", args, code, stderr, text)
+			}
 		}
 	}
 }

@@ -104,6 +104,18 @@ func TestCommandsWorkThroughTheDaemon(t *testing.T) {
 	u.run(0, "lane", "list")
 	u.run(0, "token", "list")
 	u.run(2, "token", "revoke", "se-00000000")
+	ended, good := filepath.Join(dir, "ended.token"), u.env["STRIATUM_TOKEN_FILE"]
+	_, minted := u.run(0, "token", "mint", "--kind", "session", "--repository", "r", "--token-out", ended)
+	id := regexp.MustCompile(`se-[0-9a-f]+`).FindString(minted)
+	u.run(0, "token", "revoke", id)
+	if out, _ := u.run(0, "token", "list"); !strings.Contains(out, id+"  session  revoked, by ") {
+		t.Errorf("got %s", out)
+	}
+	u.env["STRIATUM_TOKEN_FILE"] = ended
+	if _, notes := u.run(3, "token", "list"); !strings.Contains(notes, "an operator mints another") {
+		t.Errorf("got %s", notes)
+	}
+	u.env["STRIATUM_TOKEN_FILE"] = good
 
 	// What only works with the store in the home does not fall back on it.
 	if _, notes := u.run(2, "init"); !strings.Contains(notes, "STRIATUM_SOCKET") {
@@ -115,7 +127,7 @@ func TestCommandsWorkThroughTheDaemon(t *testing.T) {
 	lane := filepath.Join(dir, "lane")
 	u.env["STRIATUM_HOME"] = lane
 	for _, args := range [][]string{{"verifier", "run", "--all"}, {"verifier", "pin", "--host-here"}} {
-		if _, notes := u.run(3, args...); !strings.Contains(notes, "its key is not enrolled") || !strings.Contains(notes, "striatum lane enrol --key "+lane) {
+		if _, notes := u.run(3, args...); !strings.Contains(notes, "its key is not enrolled") || !strings.Contains(notes, "striatum lane enrol --key "+lane) || strings.Contains(notes, "STRIATUM_HOME") {
 			t.Errorf("%v: got %s", args, notes)
 		}
 	}
@@ -129,6 +141,10 @@ func TestCommandsWorkThroughTheDaemon(t *testing.T) {
 	}
 	u.run(0, "lane", "revoke", "lane-1", "--retired")
 	if _, notes := u.run(3, "verifier", "run", "--all"); !strings.Contains(notes, "its key was revoked (retired)") {
+		t.Errorf("got %s", notes)
+	}
+	u.env["STRIATUM_HOME"] = filepath.Join(dir, "lane-3")
+	if _, notes := u.run(3, "verifier", "pin", "--host-here"); !strings.Contains(notes, "or name the home of a lane that is enrolled with STRIATUM_HOME") {
 		t.Errorf("got %s", notes)
 	}
 	u.env["STRIATUM_HOME"] = filepath.Join(dir, "user")
@@ -173,7 +189,7 @@ func TestCommandsWorkThroughTheDaemon(t *testing.T) {
 		{"token", "list"},
 		{"receipt", "explain", strings.Repeat("a", 64), "--reason", "x"},
 	} {
-		if out, notes := u.run(7, args...); out != "" || !strings.Contains(notes, "call the daemon on") {
+		if out, notes := u.run(7, args...); out != "" || !strings.Contains(notes, "call the daemon on") || strings.Contains(notes, "http://") {
 			t.Errorf("%v: got %q, %s", args, out, notes)
 		}
 	}

@@ -81,6 +81,7 @@ hours for a session, else 90 days, unless it says otherwise; 366 days at most.`,
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&o.Kind, "kind", "", `whose: "operator", "session" or "lane"`)
+	cli.Values(cmd, "kind", "operator", "session", "lane")
 	fl.DurationVar(&o.TTL, "ttl", 0, "how long it is good, such as 8h (default: 24h for a session, else 2160h)")
 	fl.StringVar(&o.Repository, "repository", "", "the `id` of the session's repository")
 	fl.StringVar(&o.Run, "run", "", "the session's `run` (default: what is outside any run)")
@@ -230,10 +231,23 @@ func list(ctx context.Context, f *cli.Factory, tokenFile string, out cli.Output)
 	}
 	var b strings.Builder
 	for _, t := range tokens {
-		line := fmt.Sprintf("%s  %s  %s until %s, by %s", t.ID, t.Kind, t.State, t.ExpiresAt, t.By)
+		state := t.State
+		switch state {
+		case "good":
+			state += " until " + t.ExpiresAt
+		case "expired":
+			state += " at " + t.ExpiresAt
+		}
+		line := fmt.Sprintf("%s  %s  %s, by %s", t.ID, t.Kind, state, t.By)
 		switch t.Kind {
 		case daemon.Session.String():
-			line += fmt.Sprintf("; repository %s, run %q, jobs %s", t.RepositoryID, t.RunID, strings.Join(t.Jobs, " "))
+			line += "; repository " + t.RepositoryID
+			if t.RunID != "" {
+				line += fmt.Sprintf(", run %q", t.RunID)
+			}
+			if len(t.Jobs) > 0 {
+				line += ", jobs " + strings.Join(t.Jobs, " ")
+			}
 		case daemon.Lane.String():
 			line += "; lane " + t.Name
 		}

@@ -119,7 +119,11 @@ func (o *opened) openHome(ctx context.Context, f *cli.Factory) (err error) {
 	i := slices.IndexFunc(lanes, func(l daemon.LaneInfo) bool { return l.KeyID == key })
 	switch {
 	case i < 0:
-		return problem.New(problem.Refused, what, "its key is not enrolled", "an operator runs: striatum lane enrol --key "+shellquote.Word(o.home.PublicKeyPath("lane"))+" --class isolated|shared")
+		hint := "an operator runs: striatum lane enrol --key " + shellquote.Word(o.home.PublicKeyPath("lane")) + " --class isolated|shared"
+		if len(lanes) > 0 {
+			hint += "; or name the home of a lane that is enrolled with STRIATUM_HOME (of `striatum init --system`: /var/lib/striatum-lane)"
+		}
+		return problem.New(problem.Refused, what, "its key is not enrolled", hint)
 	case lanes[i].Revoked != "":
 		return problem.New(problem.Refused, what, fmt.Sprintf("its key was revoked (%s), and what it signs does not count", lanes[i].Revoked), "give the lane another home, and enrol that one's key")
 	}

@@ -77,7 +77,7 @@ func (a *asked) run(ctx context.Context, socket string, wt daemon.Worktree) (err
 		return err
 	}
 	if !found {
-		return problem.New(problem.Refused, "ask for checks", "the daemon does not know this worktree", "an operator runs here: striatum policy show")
+		return problem.New(problem.Refused, "ask for checks", "the daemon does not know this worktree", "an operator accepts its policy (striatum policy accept), or whoever runs the lane pins its checks (striatum verifier pin --host-here)")
 	}
 	folder, err := openFolder(wt)
 	if err != nil {

@@ -81,7 +81,7 @@ unfilled or unpinned. Of several checks the worst counts: 3, 6, 7, 1, 5, 4.`,
 	fl.IntVar(&o.mutants, "mutants", 0, "plant at least so many mutants of the product in go-test (default: what the check says, else 3)")
 	fl.DurationVar(&o.wait, "wait", 10*time.Minute, "how long to wait for the lane while another process holds it")
 	fl.StringVar(&o.lane, "lane", "", "ask the lane that listens on this `socket` (default: STRIATUM_LANE_SOCKET; for a session "+LaneSocket+")")
-	fl.StringVar(&o.tokenFile, "token-file", "", "file with the operator token (default: STRIATUM_TOKEN_FILE, else no token)")
+	fl.StringVar(&o.tokenFile, "token-file", "", "`file` with an operator's, a session's or a lane's token (default: STRIATUM_TOKEN_FILE, else no token)")
 	cmd.MarkFlagsMutuallyExclusive("check", "all")
 	cli.AddOutput(cmd, &o.output)
 	return cmd

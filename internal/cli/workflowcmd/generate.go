@@ -66,6 +66,7 @@ where one is named.`,
 	fl.BoolVar(&o.write, "write", false, "write the files")
 	fl.StringVar(&o.dir, "dir", ".", "the worktree, or a folder in it")
 	fl.StringVar(&o.floor, "gate-floor", string(workflow.FloorAsserted), `what every claim must reach: "asserted" or "verified"`)
+	cli.Values(cmd, "gate-floor", "asserted", "verified")
 	fl.StringArrayVar(&o.spec.Checks, "check", nil, "name this check instead of the defaults (may be repeated)")
 	fl.StringVar(&o.spec.Language, "lang", "go", "whose default checks to name")
 	fl.BoolVar(&o.force, "force", false, "replace files that differ")

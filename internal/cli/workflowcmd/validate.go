@@ -93,6 +93,9 @@ func (o *validateOptions) read() (root *worktree.Root, data []byte, err error) {
 		st, err = os.Lstat(abs)
 	}
 	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, nil, problem.New(problem.Usage, what, fmt.Sprintf("there is no file %q", o.path), hint+"; where there is none, run: striatum workflow generate --shape verification_gate --write")
+		}
 		return nil, nil, problem.Wrap(problem.Usage, err, what, hint)
 	}
 	if st.IsDir() {

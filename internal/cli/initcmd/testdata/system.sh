@@ -130,6 +130,13 @@ want 0 ': isolated; tried:' env STRIATUM_HOME=/var/lib/striatum-lane STRIATUM_TO
 want 0 'isolated' "${operator[@]}" lane list
 if grep -q 'counts as shared' $out; then fail "the lane is still shared"; fi
 
+# A lane whose key was revoked is set up anew where key and token are moved away, as it says.
+id=$("${operator[@]}" lane list | cut -d' ' -f1)
+want 0 'retired' "${operator[@]}" lane revoke "$id" --retired
+want 3 'move /var/lib/striatum-lane/keys and /etc/striatum-lane/lane.token away' "${system[@]}"
+mv /var/lib/striatum-lane/keys /etc/striatum-lane/lane.token /mnt
+want 0 'made  lane token' "${system[@]}"
+
 # A token that is good nowhere is replaced, and one that is good never.
 cp -p /etc/striatum-lane/lane.token /mnt/good
 echo 'striatum_la_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA' >/etc/striatum-lane/lane.token
