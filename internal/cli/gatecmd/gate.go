@@ -179,7 +179,7 @@ func openBeside(ctx context.Context, f *cli.Factory, read func(context.Context) 
 	s, err := service.Open(ctx, f, "")
 	if err != nil {
 		stop()
-		<-done
+		_ = <-done // it was cut short
 		return nil, err
 	}
 	if err := <-done; err != nil {

@@ -79,11 +79,10 @@ func (o *rehearseOptions) tryMutants(ctx context.Context, f *cli.Factory, s *ope
 func onlyGoTests(sel *verifier.Selection, ids []string) error {
 	const hint = "name a check by " + goTest
 	sel.Checks = slices.DeleteFunc(sel.Checks, func(c workflow.CheckRef) bool {
-		b, ok := workflow.LookupBuiltin(c.Uses)
-		return len(ids) == 0 && !(ok && b.Plain() == goTest)
+		return len(ids) == 0 && !plantsMutants(c)
 	})
 	for _, c := range sel.Checks {
-		if b, ok := workflow.LookupBuiltin(c.Uses); !ok || b.Plain() != goTest {
+		if !plantsMutants(c) {
 			return problem.New(problem.Usage, fmt.Sprintf("try mutants with the check %q", c.CheckID()), "only "+goTest+" plants mutants", hint)
 		}
 	}
@@ -91,6 +90,11 @@ func onlyGoTests(sel *verifier.Selection, ids []string) error {
 		return problem.New(problem.Usage, "try mutants", "the workflow has no check by "+goTest, "run: striatum verifier rehearse --mutants all "+shellquote.Word(goTest))
 	}
 	return nil
+}
+
+func plantsMutants(c workflow.CheckRef) bool {
+	b, ok := workflow.LookupBuiltin(c.Uses)
+	return ok && b.Plain() == goTest
 }
 
 // mutantsJSON is what `verifier rehearse --mutants --output json` prints.
