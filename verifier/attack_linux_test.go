@@ -29,13 +29,6 @@ import (
 	"striatum/verifier/journal"
 )
 
-// tell gives scripts/attack what came of an attempt of some kind: that it was
-// made, and that it was stopped, or what went wrong.
-func tell(t *testing.T, kind, outcome string) {
-	t.Helper()
-	t.Attr("attack", kind+" "+outcome)
-}
-
 // program is testdata/attack, built once.
 var program struct {
 	sync.Once
