@@ -465,20 +465,20 @@ func TestBombsEndAtTheirLimit(t *testing.T) {
 			stop := make(chan struct{})
 			var beside sync.WaitGroup
 			beside.Go(func() {
-				for more := true; more; {
-					select {
-					case <-stop:
-						more = false
-					default:
-					}
+				for over := false; !over; {
 					tell(t, "honest checks beside bombs", "attempt")
 					r, err := honest.attack(t, quiet, e, pins)
 					if err != nil || r.Classification != receipt.VerifiedEligible {
 						tell(t, "honest checks beside bombs", "wrong-red")
 						t.Errorf("an honest check beside it: %s, codes %s, control %s %s, %v", r.Classification, codes(r), r.Control.Outcome, r.Control.Why, err)
-						continue
+					} else {
+						tell(t, "honest checks beside bombs", "stopped")
 					}
-					tell(t, "honest checks beside bombs", "stopped")
+					select {
+					case <-stop:
+						over = true
+					default:
+					}
 				}
 			})
 			hit.bomb(t, name, b.limits, b.hit)
