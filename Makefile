@@ -33,6 +33,10 @@ acceptance: deps build ## from an empty repository to a claim that reads VERIFIE
 	@scripts/install-deps tests
 	@scripts/acceptance
 
+.PHONY: attack
+attack: deps ## escapes, bombs and cheats against a real lane, with a table of what came of them (about 15 minutes)
+	@scripts/attack
+
 .PHONY: check
 check: ## format, vet, lint, generated files, import rules, unit tests: CI without its slow parts
 	@scripts/check

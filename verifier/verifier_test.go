@@ -237,6 +237,13 @@ func TestHonestModulesRead(t *testing.T) {
 	}
 }
 
+// tell gives scripts/attack what came of an attempt of some kind: that it was
+// made, and that it was stopped, or what went wrong.
+func tell(t *testing.T, kind, outcome string) {
+	t.Helper()
+	t.Attr("attack", kind+" "+outcome)
+}
+
 // TestCheatsNeverRead holds every cheat against the whole lane: what must come
 // of it, and the code that names the trick. "asserted" stands where the cheat is
 // a stated limit of this version: a baseline (09) will tell. In 06, 12-skip-one and
@@ -301,9 +308,17 @@ func TestCheatsNeverRead(t *testing.T) {
 			}
 			r := l.receiptOf(t, testenv.Tree(t, string(text)), goTest)
 			got := codes(r)
-			if r.Classification != w.classification || !strings.Contains(got, w.code) {
-				t.Errorf("%s, want %s with %q; codes: %s; control %s %s", r.Classification, w.classification, w.code, got, r.Control.Outcome, r.Control.Why)
+			tell(t, "cheats, and honest suites", "attempt")
+			switch {
+			case r.Classification == w.classification && strings.Contains(got, w.code):
+				tell(t, "cheats, and honest suites", "stopped")
+				return
+			case w.classification == receipt.Asserted:
+				tell(t, "cheats, and honest suites", "wrong-red")
+			case r.Classification == receipt.Asserted:
+				tell(t, "cheats, and honest suites", "wrong-green")
 			}
+			t.Errorf("%s, want %s with %q; codes: %s; control %s %s", r.Classification, w.classification, w.code, got, r.Control.Outcome, r.Control.Why)
 		})
 	}
 }

@@ -87,11 +87,17 @@ func (l *launcher) mountPlaces(dir string, shared bool) error {
 				if err := copyTree(m.Source, up); err != nil {
 					return fmt.Errorf("copy what belongs at %q (it counts against the disk limit): %w", m.Target, err)
 				}
+				if err := sameTime(up, m.Source); err != nil {
+					return err
+				}
 				err = unix.Mount(up, m.Target, "", unix.MS_BIND, "")
 				break
 			}
 			work := dir + "/w" + strconv.Itoa(i)
 			if err := makeOwned(work, 0o700); err != nil {
+				return err
+			}
+			if err := sameTime(up, m.Source); err != nil {
 				return err
 			}
 			data := "lowerdir=" + m.Source + ",upperdir=" + up + ",workdir=" + work + ",userxattr"
@@ -121,6 +127,19 @@ func makeOwned(path string, mode uint32) error {
 	}
 	if err := unix.Chown(path, checkID, checkID); err != nil {
 		return fmt.Errorf("make place: %w", err)
+	}
+	return nil
+}
+
+// sameTime gives a folder the times of another, so that the top of a layer does not
+// tell when it was made.
+func sameTime(dir, of string) error {
+	var st unix.Stat_t
+	if err := unix.Stat(of, &st); err != nil {
+		return fmt.Errorf("read times of %q: %w", of, err)
+	}
+	if err := unix.UtimesNanoAt(unix.AT_FDCWD, dir, []unix.Timespec{st.Mtim, st.Mtim}, 0); err != nil {
+		return fmt.Errorf("set times of %q: %w", dir, err)
 	}
 	return nil
 }

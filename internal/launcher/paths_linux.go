@@ -57,7 +57,7 @@ func setuidMounts(mounts []mount) []string {
 // they must not, and any sight of /sys.
 func kernelPaths(mounts []mount) []string {
 	var faults []string
-	for _, p := range []string{"/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs"} {
+	for _, p := range []string{"/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/pressure"} {
 		if _, err := os.Lstat(p); errors.Is(err, os.ErrNotExist) {
 			continue
 		}

@@ -23,7 +23,7 @@ func escapes() []string {
 	}
 	for _, p := range []string{
 		"/x", "/etc/x", "/etc/passwd", "/usr/x", "/usr/bin/x", "/opt/x", "/dev/x", "/proc/sysrq-trigger",
-		"/proc/sys/kernel/core_pattern", "/proc/sys/kernel/hostname", "/proc/sys/vm/drop_caches", "/proc/self/exe", probePath,
+		"/proc/pressure/memory", "/proc/sys/kernel/core_pattern", "/proc/sys/kernel/hostname", "/proc/sys/vm/drop_caches", "/proc/self/exe", probePath,
 		"/.striatum/x", "/.striatum/init", "/run/x", "/proc/1/mem", "/proc/1/oom_score_adj", "/proc/irq/default_smp_affinity",
 	} {
 		f, err := os.OpenFile(p, os.O_WRONLY|os.O_CREATE, 0o600)

@@ -233,6 +233,15 @@ func (s *suite) files(t *testing.T) {
 	if data, err := os.ReadFile(filepath.Join(layer, "old")); err != nil || string(data) != "old" {
 		t.Errorf("source was changed: %q, %v", data, err)
 	}
+	old := time.Unix(1_000_000_000, 0)
+	if err := os.Chtimes(layer, old, old); err != nil {
+		t.Fatal(err)
+	}
+	timed := sh("stat -c %Y /workspace /workspace/new")
+	timed.Files = first.Files[:1]
+	if _, out := s.run(t, spec, timed); out[0] != "1000000000\n1000000000\n" {
+		t.Errorf("the top of a layer and a file in it have the times %q", out[0])
+	}
 	for _, path := range []string{"/usr/x", "/workspace/../etc/x", "/opt/probe", "/workspace/link/x"} {
 		if err := os.RemoveAll(filepath.Join(layer, "link")); err != nil {
 			t.Fatal(err)
