@@ -13,9 +13,9 @@ func (j *judge) askBaseline(r *receipt.Receipt) {
 		return
 	}
 	accepted, b := j.in.Policy.Files[baseline.Path], r.Baseline
-	passes := r.Classification == receipt.Asserted || r.Classification == receipt.VerifiedEligible
+	failed := r.Classification != receipt.Asserted && r.Classification != receipt.VerifiedEligible
 	switch {
-	case accepted == "" || b == nil && !(passes && plantsMutants(r)):
+	case accepted == "" || b == nil && (failed || !plantsMutants(r)):
 		return // nobody asked for it, or it ended before, or is not about tests
 	case b == nil || b.SHA256 != accepted:
 		j.add(BaselineNotCompared, j.verify(), "the tests were not compared with the accepted baseline %s", accepted)

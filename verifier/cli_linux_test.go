@@ -181,3 +181,27 @@ func TestATreeOfTooManyFilesIsRefusedWithTheFigure(t *testing.T) {
 		t.Errorf("left behind: %q", left)
 	}
 }
+
+// TestTheCommandKeepsTheTestsThatAnOperatorAccepted goes from a run to a baseline, to
+// a green with it, to the amber of a suite that lost a test.
+func TestTheCommandKeepsTheTestsThatAnOperatorAccepted(t *testing.T) {
+	c := buildCommand(t)
+	root := testenv.Tree(t, baselined)
+	run := []string{"verifier", "run", "--check", "builtin:go-test"}
+	accept := []string{"verifier", "baseline", "accept", "--token-file", c.token()}
+	c.step(t, root, 0, "", "workflow", "generate", "--shape", "verification_gate", "--check", "builtin:go-test", "--write")
+	digest := digestIn(t, c.step(t, root, 0, "", "policy", "show", "--output", "json"))
+	c.step(t, root, 0, "accepted policy", "policy", "accept", "--digest", digest, "--token-file", c.token())
+	c.step(t, root, 3, "no_receipt_ref", accept...)
+	c.step(t, root, 0, "asserted", run...)
+	digest = digestIn(t, c.step(t, root, 2, "", append(accept, "--output", "json")...))
+	c.step(t, root, 0, "wrote verification/baseline.json", append(accept, "--digest", digest)...)
+	c.step(t, root, 1, "stale_tree", "gate", "check")
+	c.step(t, root, 0, "asserted", run...)
+	c.step(t, root, 0, "1 of 1 claim green", "gate", "check")
+
+	move(t, root, "sub_test.go", "sub.txt")
+	c.step(t, root, 0, "tests_removed: since the baseline: example.test/m TestSub", run...)
+	c.step(t, root, 1, "tests_removed", "gate", "check")
+	c.step(t, root, 2, "example.test/m TestSub", accept...)
+}
