@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-
 	"net"
 	"os"
 	"os/exec"
@@ -15,10 +14,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-
 	"sync"
 	"syscall"
-
 	"testing"
 
 	"golang.org/x/sys/unix"

@@ -159,7 +159,7 @@ func (o *Opener) call(f func() (int, error), discard func(int)) (int, error) {
 			got, failed, ended = n, err, true
 		}
 	})
-	took := time.Since(began) //nolint:forbidigo // how long it took, by the system's clock
+	took := time.Since(began)
 	mu.Lock()
 	defer mu.Unlock()
 	given = !ended

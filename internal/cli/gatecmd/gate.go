@@ -179,11 +179,13 @@ func openBeside(ctx context.Context, f *cli.Factory, read func(context.Context) 
 	s, err := service.Open(ctx, f, "")
 	if err != nil {
 		stop()
-		_ = <-done // it was cut short
-		return nil, err
 	}
-	if err := <-done; err != nil {
-		return nil, errors.Join(err, s.Close())
+	unread := <-done
+	switch {
+	case err != nil:
+		return nil, err
+	case unread != nil:
+		return nil, errors.Join(unread, s.Close())
 	}
 	return s, nil
 }

@@ -173,17 +173,18 @@ func list(ctx context.Context, f *cli.Factory, o Options) error {
 }
 
 func (l Listed) line() string {
-	s := fmt.Sprintf("%s  %s  key %s, enrolled at log entry %d by %s", l.LaneID, l.Class, l.KeyID, l.Position, l.By)
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s  %s  key %s, enrolled at log entry %d by %s", l.LaneID, l.Class, l.KeyID, l.Position, l.By)
 	if l.Revoked != "" {
-		s += fmt.Sprintf("; %s, nothing counts from log entry %d on", l.Revoked, l.Since)
+		fmt.Fprintf(&b, "; %s, nothing counts from log entry %d on", l.Revoked, l.Since)
 	}
 	if l.Lowered != "" {
-		s += fmt.Sprintf("; counts as shared: its probe of %s found %s", l.ProbedAt, l.Lowered)
+		fmt.Fprintf(&b, "; counts as shared: its probe of %s found %s", l.ProbedAt, l.Lowered)
 	}
 	for _, r := range l.Reached {
-		s += fmt.Sprintf("; what was recorded from log entry %d to %d stays shared, because a user reached it", r.From, r.To-1)
+		fmt.Fprintf(&b, "; what was recorded from log entry %d to %d stays shared, because a user reached it", r.From, r.To-1)
 	}
-	return s
+	return b.String()
 }
 
 func newRevoke(f *cli.Factory) *cobra.Command {
