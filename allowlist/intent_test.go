@@ -156,6 +156,8 @@ var ruleTable = []struct {
 	{"go test in a shell behind timeout", object{"argv": words("timeout", "5", "sh", "-c", "go test")}, WeakerThanBuiltin, "/checks/0/argv"},
 
 	{"a definition out of the worktree", object{"definition": words("../x")}, InvalidPath, "/checks/0/definition/0"},
+	{"a definition of too many alternatives", object{"definition": words(strings.Repeat("{a,b}", 4))}, InvalidGlob, "/checks/0/definition/0"},
+	{"a definition with a brace that is not closed", object{"definition": words("tools/{a,b")}, InvalidGlob, "/checks/0/definition/0"},
 	{"a definition that is no glob", object{"definition": words("tools/[")}, InvalidGlob, "/checks/0/definition/0"},
 	{"an artifact out of the worktree", object{"pass_when": object{"artifact_present": "/tmp/x"}}, InvalidPath, "/checks/0/pass_when/artifact_present"},
 	{"a mutated file out of the worktree", object{"negative_control/mutation/file": "../x"}, InvalidPath, "/checks/0/negative_control/mutation/file"},

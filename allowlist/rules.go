@@ -77,8 +77,8 @@ func (r *intentRules) argv(e Entry, at string) {
 func (r *intentRules) definition(e Entry, at string) {
 	for i, g := range e.Definition {
 		p := fmt.Sprintf("%s/definition/%d", at, i)
-		if _, err := path.Match(strings.ReplaceAll(g, "**", "*"), ""); err != nil {
-			r.add(InvalidGlob, "", p, "%q is not a glob", g)
+		if why := workflow.GlobFault(g); why != "" {
+			r.add(InvalidGlob, "", p, "%s", why)
 		} else if !workflow.CleanPath(g) || g == "." {
 			r.add(InvalidPath, "", p, "%q is not a clean path relative to the top of the worktree", g)
 		}

@@ -15,8 +15,8 @@ type ProtectedInputs struct {
 	Paths  []string `json:"paths"`
 }
 
-// maxGlobGroups and maxGlobCommas bound the alternatives of a glob of protected
-// paths: matching tries all their combinations.
+// maxGlobGroups and maxGlobCommas bound the alternatives of a glob: matching tries all
+// their combinations.
 const maxGlobGroups, maxGlobCommas = 3, 12
 
 // Fault returns the first rule that p breaks beyond the schema, and the JSON pointer
@@ -24,16 +24,25 @@ const maxGlobGroups, maxGlobCommas = 3, 12
 func (p ProtectedInputs) Fault() (pointer, what string) {
 	for i, g := range p.Paths {
 		at := fmt.Sprintf("/paths/%d", i)
-		switch {
-		case !CleanPath(g) || g == ".":
+		if !CleanPath(g) || g == "." {
 			return at, fmt.Sprintf("%q is not a clean path relative to the top of the worktree", g)
-		case !doublestar.ValidatePattern(g):
-			return at, fmt.Sprintf("%q is not a glob", g)
-		case strings.Count(g, "{") > maxGlobGroups || strings.Count(g, ",") > maxGlobCommas:
-			return at, fmt.Sprintf("%q has more than %d groups of alternatives or %d commas", g, maxGlobGroups, maxGlobCommas)
+		}
+		if why := GlobFault(g); why != "" {
+			return at, why
 		}
 	}
 	return "", ""
+}
+
+// GlobFault says why MatchGlob must not be asked about g; empty if it may.
+func GlobFault(g string) string {
+	switch {
+	case !doublestar.ValidatePattern(g):
+		return fmt.Sprintf("%q is not a glob", g)
+	case strings.Count(g, "{") > maxGlobGroups || strings.Count(g, ",") > maxGlobCommas:
+		return fmt.Sprintf("%q has more than %d groups of alternatives or %d commas", g, maxGlobGroups, maxGlobCommas)
+	}
+	return ""
 }
 
 // MatchGlob reports whether a glob (*, **, ?, [a-z], {a,b}) matches the path name,
