@@ -104,6 +104,20 @@ func TestSilenceOnMutantsIsNoGreen(t *testing.T) {
 	}
 }
 
+// TestAnInterruptionIsTheFirstThingSaid: the control of a check that was interrupted
+// did not run either, and that is not what a person has to know.
+func TestAnInterruptionIsTheFirstThingSaid(t *testing.T) {
+	w := newWorld(t, newLane(t, laneID, seal.ClassIsolated))
+	w.authors = claim.Asserted
+	w.facts.Executions = nil
+	w.facts.Control = receipt.Control{Kind: w.facts.Control.Kind, MutationOf: ".", Outcome: receipt.NotReached, Why: "not_reached"}
+	w.facts.Incidents = []receipt.Incident{{Code: "aborted", Effect: receipt.MakesIndeterminate, Detail: "the check was interrupted"}}
+	c := only(t, gate.Evaluate(w.build()))
+	if c.Signal != gate.Amber || !strings.Contains(c.Bases[0].Sentence, "the check was interrupted") {
+		t.Errorf("%s: %s", describe(c), c.Bases[0].Sentence)
+	}
+}
+
 // TestABaselineCountsOnlyWhereItWasAccepted: what a receipt says of one that no
 // operator accepted, or a change that is none to accept, lowers nothing.
 func TestABaselineCountsOnlyWhereItWasAccepted(t *testing.T) {

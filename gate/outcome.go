@@ -30,7 +30,11 @@ func (j *judge) askControl(r *receipt.Receipt) {
 	case receipt.Invalid:
 		j.add(NegativeControlInvalid, j.showReceipt(), "the negative control failed for another reason than the check's own judgement: %q", c.Why)
 	case receipt.NotReached:
-		j.add(NegativeControlMissing, j.again(r), "the negative control did not run: %q", c.Why)
+		why := undecided(r) // it ended before: that is what to know
+		if why == "" {
+			why = quoteOr(c.Why, "nobody says why")
+		}
+		j.add(NegativeControlMissing, j.again(r), "the negative control did not run: %s", why)
 	default:
 		j.add(NegativeControlMissing, j.verify(), "nothing is known about the negative control")
 	}
