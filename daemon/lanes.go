@@ -83,7 +83,7 @@ func (s *Service) EnrolLane(ctx context.Context, p Principal, spec LaneSpec) err
 			KeyID: spec.PublicKey.ID(), LaneID: spec.LaneID, Class: string(spec.Class), PublicKey: pem, By: p.String(),
 		})
 		if err == nil && spec.Probe != nil {
-			err = addProbe(ctx, w, *spec.Probe, spec.LaneID, p, store.LaneProbe{})
+			err = addProbe(ctx, w, *spec.Probe, spec.LaneID, p)
 		}
 		return err
 	})
@@ -94,7 +94,7 @@ func allLanes(ctx context.Context, r store.Reader) ([]store.Row[store.Lane], err
 }
 
 // Keyring returns the keys of all lanes that were ever enrolled, each with the
-// class that it counts as now. Whether a lane's key was revoked is for the gate to
+// class that all that it signed counts as. Whether a lane's key was revoked is for the gate to
 // judge, by places in the log.
 func (s *Service) Keyring(ctx context.Context) (ring seal.Keyring, err error) {
 	err = s.view(ctx, "read the lanes", func(r store.Reader) error {
@@ -130,7 +130,7 @@ func KeyringOf(lanes []LaneInfo) (seal.Keyring, error) {
 		if err != nil || public.ID() != l.KeyID {
 			return seal.Keyring{}, fmt.Errorf("%w: the key of lane %q does not have its id", store.ErrCorrupt, l.LaneID)
 		}
-		keys = append(keys, seal.Key{Public: public, Role: seal.RoleLane, Class: l.CountsAs(), LaneID: l.LaneID})
+		keys = append(keys, seal.Key{Public: public, Role: seal.RoleLane, Class: l.CountsAlways(), LaneID: l.LaneID})
 	}
 	return seal.NewKeyring(keys...), nil
 }

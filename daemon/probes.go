@@ -102,21 +102,25 @@ func (s *Service) RecordProbe(ctx context.Context, p Principal, laneID string, f
 		if err != nil {
 			return err
 		}
-		i := slices.IndexFunc(all, func(l LaneInfo) bool { return l.LaneID == laneID && l.Revoked == "" })
-		if i < 0 {
+		if !slices.ContainsFunc(all, func(l LaneInfo) bool { return l.LaneID == laneID && l.Revoked == "" }) {
 			return problem.New(problem.Usage, what, "no such lane is enrolled, with a key that was not revoked", "`striatum lane list` names all")
 		}
-		return addProbe(ctx, w, found, laneID, p, all[i].Probe)
+		return addProbe(ctx, w, found, laneID, p)
 	})
 }
 
-// addProbe adds a probe, which follows before.
-func addProbe(ctx context.Context, w store.Writer, found Probe, laneID string, by Principal, before store.LaneProbe) error {
+// addProbe adds a probe. It follows the newest of that lane's name, also one from
+// before the lane had this key: what a user reached then is not forgotten.
+func addProbe(ctx context.Context, w store.Writer, found Probe, laneID string, by Principal) error {
+	before, err := w.LaneProbe(ctx, laneID)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
 	head, err := w.Head(ctx)
 	if err != nil {
 		return err
 	}
-	at, err := w.AddLaneProbe(ctx, found.row(laneID, by, before, head.Position+1))
+	at, err := w.AddLaneProbe(ctx, found.row(laneID, by, before.Value, head.Position+1))
 	if err == nil && at != head.Position+1 {
 		err = fmt.Errorf("the log's entry %d follows %d", at, head.Position)
 	}

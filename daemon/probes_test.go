@@ -169,6 +169,23 @@ func TestWhatWasRecordedWithinAUsersReachStaysShared(t *testing.T) {
 	}
 }
 
+func TestAnotherKeyOfALaneForgetsNoReach(t *testing.T) {
+	c := isolated(t, seal.ClassIsolated, nil)
+	c.probe(failed)
+	c.attempt(2, c.last, nil)
+	other, err := seal.GenerateKey(rand.Reader)
+	c.must(err)
+	c.must(c.EnrolLane(t.Context(), operator(), daemon.LaneSpec{LaneID: "lane-1", Class: seal.ClassIsolated, PublicKey: other.Public()}))
+	c.probe(passed) // the lane's own word
+	if got := c.shared(); got == "" {
+		t.Error("what was recorded within a user's reach counts, because the lane has another key")
+	}
+	c.must(c.RecordProbe(t.Context(), operator(), "lane-1", passed))
+	if got := c.shared(); !strings.Contains(got, "a probe found that a user reached the lane") {
+		t.Errorf("after an operator's: %q", got)
+	}
+}
+
 func TestManyTimesOfAReachAreKeptAsFewer(t *testing.T) {
 	c := isolated(t, seal.ClassIsolated, nil)
 	var first int64

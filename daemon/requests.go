@@ -348,6 +348,9 @@ func (s *Service) EndRequest(ctx context.Context, p Principal, id string, end Re
 			if errors.Is(err, store.ErrNotFound) || err == nil && (row.Value.RepositoryID != info.RepositoryID || row.Value.RunID != info.RunID) {
 				return problem.New(problem.Refused, what, fmt.Sprintf("%s is no recorded receipt of its repository and run", digest), "record it first")
 			}
+			if err == nil && row.Position < info.Position {
+				return problem.New(problem.Refused, what, fmt.Sprintf("%s was recorded before the checks were asked for", digest), "")
+			}
 			if err != nil {
 				return err
 			}

@@ -144,7 +144,7 @@ func (d *Dir) Readlink(name string) (string, error) {
 // file system. more is asked before every few hundred names with the number seen
 // so far; its error ends the listing.
 func (d *Dir) Entries(more func(n int) error) ([]Entry, error) {
-	if _, err := unix.Seek(d.fd, 0, io.SeekStart); err != nil {
+	if err := d.far.does(func() error { _, err := unix.Seek(d.fd, 0, io.SeekStart); return err }); err != nil {
 		return nil, fmt.Errorf("list folder: %w", err)
 	}
 	var out []Entry

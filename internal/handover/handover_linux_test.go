@@ -243,6 +243,9 @@ func TestAUserWithManyUIDsIsOneOwner(t *testing.T) {
 		return fd
 	}
 	for uid := range uint32(MaxQueueOf) {
+		if err := s.reserve(uid); err != nil {
+			t.Fatal(err)
+		}
 		fd := folder()
 		if _, owner, err := s.ask(t.Context(), "one/x", fd, unixsocket.Peer{UID: uid}); err != nil || owner != "one" {
 			t.Fatalf("got %q, %v", owner, err)
@@ -358,12 +361,18 @@ func TestFewAreAdmittedAtOnce(t *testing.T) {
 	}
 	ended := make(chan error, MaxAdmits)
 	for i := range MaxAdmits {
-		fd := folder()
+		uid, fd := uint32(i), folder()
+		if err := s.reserve(uid); err != nil {
+			t.Fatal(err)
+		}
 		go func() {
-			_, _, err := s.ask(t.Context(), fmt.Sprintf("%d/first", i), fd, unixsocket.Peer{})
+			_, _, err := s.ask(t.Context(), fmt.Sprintf("%d/first", i), fd, unixsocket.Peer{UID: uid})
 			ended <- err
 		}()
 		<-began
+		if room := s.admitsOf(uid); len(room) != cap(room) {
+			t.Error("another token of the same user could be admitted beside it")
+		}
 		if len(s.owners[fmt.Sprint(i)].admits) != cap(s.owners[fmt.Sprint(i)].admits) {
 			t.Error("another of its owner could be admitted beside it")
 		}

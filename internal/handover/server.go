@@ -276,8 +276,15 @@ func (s *Server) ask(ctx context.Context, requestID string, fd int, from unixsoc
 		taken = true
 		job, err = s.cfg.Admit(ctx, requestID, who, fd, from)
 		return err
-	}, own.admits, s.admits)
+	}, own.admits, s.admitsOf(from.UID), s.admits)
 	return job, who, err
+}
+
+// admitsOf is the one place of a user, who has a place of the queue.
+func (s *Server) admitsOf(uid uint32) chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.users[uid].admits
 }
 
 // turn calls f when it has a place of each of rooms, for AdmitTimeout at most.

@@ -148,6 +148,42 @@ func TestAPlaceHasOneReceipt(t *testing.T) {
 	}
 }
 
+func TestALaneIsSettledWhenAllIsRecorded(t *testing.T) {
+	dir := t.TempDir()
+	says := func(want string) {
+		t.Helper()
+		if got, err := Unsettled(dir); err != nil || want == "" && got != "" || !strings.Contains(got, want) {
+			t.Errorf("got %q, %v; want %q", got, err, want)
+		}
+	}
+	says("") // no lane ever ran
+	s := open(t, dir, testConfig())
+	says("it is held by process")
+	e := begin(t, s, "a")
+	if err := s.Release(); err != nil {
+		t.Fatal(err)
+	}
+	says("1 of its receipts are not recorded")
+	s = open(t, dir, testConfig())
+	left, err := s.Leftovers()
+	if err != nil || len(left) != 1 {
+		t.Fatal(left, err)
+	}
+	sealed, err := left[0].Finish(sign(t, e, "done"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Release(); err != nil {
+		t.Fatal(err)
+	}
+	says("1 of its receipts are not recorded")
+	s = open(t, dir, testConfig())
+	if err := errors.Join(s.MarkRecorded(sealed), s.Release()); err != nil {
+		t.Fatal(err)
+	}
+	says("")
+}
+
 func TestReceiptsArePendingUntilRecordedAndKeptForEver(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir, testConfig())

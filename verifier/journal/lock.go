@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -48,6 +49,35 @@ type BusyError struct {
 // Error says for whom the caller waited.
 func (e *BusyError) Error() string {
 	return fmt.Sprintf("lane is held by %s, waited %s", e.Holder, e.Waited)
+}
+
+// Unsettled says what the lane with its journal at dir has on its way to the store:
+// a check that runs, or receipts that are not recorded. It is empty where there is
+// nothing, and where no lane ever ran.
+func Unsettled(dir string) (string, error) {
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|unix.O_NOFOLLOW, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("look at the lane's journal: %w", err)
+	}
+	defer func() { _ = f.Close() }() // which gives the lock back
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
+		return "it is held by " + holderOf(f).String(), nil
+	} else if err != nil {
+		return "", fmt.Errorf("look at the lane's journal: %w", err)
+	}
+	for _, name := range []string{"open", "pending"} {
+		left, err := os.ReadDir(filepath.Join(dir, name))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", fmt.Errorf("look at the lane's journal: %w", err)
+		}
+		if len(left) > 0 {
+			return fmt.Sprintf("%d of its receipts are not recorded", len(left)), nil
+		}
+	}
+	return "", nil
 }
 
 // lock takes the flock of the folder's lock file. onWait is called once for

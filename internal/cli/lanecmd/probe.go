@@ -3,6 +3,7 @@ package lanecmd
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -15,6 +16,7 @@ import (
 	"striatum/internal/home"
 	"striatum/internal/problem"
 	"striatum/seal"
+	"striatum/verifier/journal"
 )
 
 const what = "probe the lane's host"
@@ -82,6 +84,11 @@ func probeHost(ctx context.Context, f *cli.Factory, users []string, tokenFile st
 	if lanes[i].Class != string(seal.ClassIsolated) {
 		found.Shared()
 	}
+	if lanes[i].Probe.Reached != "" && found.Record().OK() {
+		if err := settled(dir); err != nil {
+			return err
+		}
+	}
 	if err := s.RecordProbe(ctx, found.LaneID, found.Record()); err != nil {
 		return err
 	}
@@ -89,6 +96,19 @@ func probeHost(ctx context.Context, f *cli.Factory, users []string, tokenFile st
 		return err
 	}
 	return found.Exit()
+}
+
+// settled refuses to end the time of a reach while the lane in dir has receipts of that
+// time on their way: what is recorded later would count.
+func settled(dir string) error {
+	busy, err := journal.Unsettled(filepath.Join((&home.Home{Dir: dir}).LaneDir(), "journal"))
+	if err != nil {
+		return problem.Wrap(problem.Indeterminate, err, what, "run it as root")
+	}
+	if busy != "" {
+		return problem.New(problem.Indeterminate, what, "a user reached the lane, and not all that it did since is recorded: "+busy, "let the lane end and record it (striatum lane serve), then probe again")
+	}
+	return nil
 }
 
 // laneKey reads the public key of the lane in a home.
