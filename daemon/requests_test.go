@@ -72,6 +72,9 @@ func TestARequestIsTakenOnceAndEndsOnce(t *testing.T) {
 	if got := d.state(r.ID); got.State != daemon.RequestDone || !cmp.Equal(got.Seals, end.Seals) {
 		t.Errorf("got %+v", got)
 	}
+	again := d.ask() // which receipts of before do not answer
+	d.take(again.ID)
+	d.refused(problem.Refused, "recorded before the checks were asked for", func() error { return d.EndRequest(d.Context(), laneOne, again.ID, end) })
 	for _, do := range []func() error{
 		func() error {
 			return d.EndRequest(d.Context(), laneOne, r.ID, daemon.RequestEnd{Outcome: daemon.RequestFailed})
