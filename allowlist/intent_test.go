@@ -166,6 +166,8 @@ var ruleTable = []struct {
 	{"the whole host as a root", object{"toolchain/roots": words("/")}, InvalidPath, "/checks/0/toolchain/roots/0"},
 	{"protected inputs out of the worktree", object{"protected_inputs": object{"commit": strings.Repeat("a", 40), "paths": words("/etc")}}, InvalidPath, "/checks/0/protected_inputs/paths/0"},
 	{"protected inputs that are no glob", object{"protected_inputs": object{"commit": strings.Repeat("a", 40), "paths": words("a", "{b")}}, InvalidPath, "/checks/0/protected_inputs/paths/1"},
+	{"a mutation of a protected input", object{"protected_inputs": object{"commit": strings.Repeat("a", 40), "paths": words("**")}}, InvalidMutation, "/checks/0/negative_control/mutation/file"},
+	{"a definition of too many stars", object{"definition": words(strings.Repeat("*/", 8) + "*")}, InvalidGlob, "/checks/0/definition/0"},
 	{"protected inputs of a branch", object{"protected_inputs": object{"commit": "main", "paths": words("a")}}, SchemaViolation, "/checks/0/protected_inputs/commit"},
 	{"protected inputs without a path", object{"protected_inputs": object{"commit": strings.Repeat("a", 64)}}, SchemaViolation, "/checks/0/protected_inputs"},
 	{"protected inputs with a key too many", object{"protected_inputs": object{"commit": strings.Repeat("a", 64), "paths": words("a"), "ref": "x"}}, SchemaViolation, "/checks/0/protected_inputs/ref"},

@@ -38,7 +38,7 @@ func (r *intentRules) apply(in Intent) {
 		r.argv(e, at)
 		r.definition(e, at)
 		r.passWhen(e, at)
-		r.control(e.NegativeControl, at+"/negative_control")
+		r.control(e.NegativeControl, e.ProtectedInputs, at+"/negative_control")
 		r.toolchain(e, at)
 		if p := e.ProtectedInputs; p != nil {
 			if pointer, what := p.Fault(); what != "" {
@@ -108,7 +108,7 @@ func (r *intentRules) file(p, at string) {
 	}
 }
 
-func (r *intentRules) control(c NegativeControl, at string) {
+func (r *intentRules) control(c NegativeControl, protected *workflow.ProtectedInputs, at string) {
 	if c.Unfilled != "" {
 		return
 	}
@@ -121,6 +121,9 @@ func (r *intentRules) control(c NegativeControl, at string) {
 			p = fmt.Sprintf("%s/%d", p, i)
 		}
 		r.file(m.File, p+"/file")
+		if protected != nil && c.OnSubject() && slices.ContainsFunc(protected.Paths, func(g string) bool { return workflow.GlobFault(g) == "" && workflow.MatchGlob(g, m.File) }) {
+			r.add(InvalidMutation, "change a file that the check examines", p+"/file", "%q is a protected input, so the control would not be about the tree's own files", m.File)
+		}
 		for _, x := range [][2]string{{"find", m.Find}, {"replace", m.Replace}} {
 			if strings.ContainsAny(x[1], "\n\r") {
 				r.add(InvalidMutation, "a mutation changes one line", p+"/"+x[0], "%s has a line break", x[0])

@@ -238,8 +238,15 @@ func (s *Service) AcceptPolicy(ctx context.Context, p Principal, repositoryID st
 		return problem.New(problem.Invalid, what, "it requires no claim, so it could never be met", "run `striatum workflow generate`")
 	}
 	if data, ok := files[baseline.Path]; ok {
-		if _, err := baseline.Parse(data); err != nil {
+		b, err := baseline.Parse(data)
+		if err != nil {
 			return problem.Wrap(problem.Invalid, err, what, "remove "+baseline.Path+", or write it with `striatum verifier baseline accept`")
+		}
+		for _, c := range b.Checks {
+			if !slices.ContainsFunc(requirements, func(r gate.Requirement) bool { return r.CheckID == c.ID }) {
+				return problem.New(problem.Invalid, what, fmt.Sprintf("%s has the tests of the check %q, which backs no claim: nothing would be compared with them", baseline.Path, clip(c.ID)),
+					"after a check was renamed, remove "+baseline.Path+", accept the policy, and accept the tests again: striatum verifier baseline accept")
+			}
 		}
 	}
 	document, actual, err := files.Document()

@@ -151,10 +151,16 @@ func (p *protection) matched() error {
 	matched := make([]bool, len(p.Paths))
 	p.top.walk("", func(name string, _ *node) {
 		p.out.Files++
+		if p.ctx.Err() != nil {
+			return
+		}
 		for i, pattern := range p.Paths {
 			matched[i] = matched[i] || p.Match(pattern, name)
 		}
 	})
+	if err := context.Cause(p.ctx); err != nil {
+		return err
+	}
 	for i, ok := range matched {
 		if !ok {
 			return &ProtectError{ProtectedUnmatched, fmt.Sprintf("no file of the commit %s matches %q, so it would protect nothing; mend the pattern, or name a commit that has such files", p.Commit, p.Paths[i])}
@@ -208,15 +214,20 @@ func (p *protection) fromTree() error {
 			had[e.path] = true
 		}
 	}
+	for _, sub := range p.submodules {
+		if p.protects(sub) {
+			return p.conflict(sub, "a pattern matches it, and the commit has another repository's commit there, whose files it does not hold")
+		}
+	}
 	if p.own == 0 {
 		return &ProtectError{ProtectedEverything, "the patterns match every file of the tree, so the check would be about the commit alone; name the examination, not what it examines"}
 	}
 	p.top.walk("", func(name string, _ *node) {
-		if !had[name] && p.protects(name) {
+		if p.ctx.Err() == nil && !had[name] && p.protects(name) {
 			p.out.Added = append(p.out.Added, Quote(name))
 		}
 	})
-	return nil
+	return context.Cause(p.ctx)
 }
 
 func (p *protection) conflict(name, why string) error {

@@ -197,6 +197,13 @@ func TestProtectRefuses(t *testing.T) {
 			after: func(t *testing.T, dir string) { put(t, dir+"/sub/sum", "x", 0o644) },
 			paths: []string{"*_test.go", "sub/**"}, code: ProtectedUnmatched,
 		},
+		"a submodule below a pattern, and nothing of it in the tree": {
+			before: func(t *testing.T, dir string) {
+				git(t, dir, "update-index", "--add", "--cacheinfo", "160000,"+absent+",testdata/sub")
+				git(t, dir, "commit", "-q", "-m", "sub")
+			},
+			paths: []string{"*_test.go", "testdata/**"}, code: ProtectedConflict, part: "another repository's commit there",
+		},
 		"a pattern that matches in a submodule too": {
 			before: func(t *testing.T, dir string) {
 				git(t, dir, "update-index", "--add", "--cacheinfo", "160000,"+absent+",sub")

@@ -1,12 +1,12 @@
 package verifier
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,10 +22,11 @@ import (
 const maxEditedTests = 20
 
 // readBaseline reads the baseline of the frozen tree, if there is one, and notes
-// its digest. errConcluded: it is there and is none.
+// its digest. It is that of the tree that was asked about, whatever protected inputs
+// replace. errConcluded: it is there and is none.
 func (r *run) readBaseline() error {
 	r.body.Baseline = &receipt.Baseline{}
-	root, err := os.OpenRoot(r.snap.Dir)
+	root, err := os.OpenRoot(r.asked.Dir)
 	if err != nil {
 		return fmt.Errorf("open the frozen tree: %w", err)
 	}
@@ -90,7 +91,7 @@ func (r *run) testCensus(results gocheck.Results) (baseline.Check, error) {
 	slices.SortFunc(c.Packages, func(a, b baseline.Package) int { return strings.Compare(a.ImportPath, b.ImportPath) })
 	slices.SortFunc(c.Files, func(a, b baseline.File) int { return strings.Compare(a.Path, b.Path) })
 	var err error
-	c.Data, err = testData(r.snap.ManifestPath, r.source.discovery)
+	c.Data, err = testData(r.snap, r.source.discovery)
 	return c, err
 }
 
@@ -135,36 +136,71 @@ func testsOf(p gocheck.Package, ran map[testName]baseline.Test) []baseline.Test 
 	return all
 }
 
+// maxDataLinks bounds how many links in a row lead to test data.
+const maxDataLinks = 8
+
 // testData are the files of the frozen tree, by its manifest, that lie in a folder
-// of test data or are embedded by a test file and no Go source.
-func testData(manifest string, d gocheck.Discovery) ([]baseline.Data, error) {
-	f, err := os.Open(manifest)
+// of test data or are embedded by a test file and no Go source, and what links among
+// them lead to in the tree.
+func testData(snap snapshot.Snapshot, d gocheck.Discovery) ([]baseline.Data, error) {
+	manifest, err := snap.ReadManifest()
 	if err != nil {
-		return nil, fmt.Errorf("read the tree manifest: %w", err)
+		return nil, err
 	}
-	defer func() { _ = f.Close() }() // only read
-	data := []baseline.Data{}
-	for lines := bufio.NewReader(f); ; {
-		line, err := lines.ReadString('\n')
-		if line == "" && err != nil {
-			break // io.EOF: the last line has an end
+	led := []string{} // to by links, sorted
+	for range maxDataLinks {
+		data, links, err := dataOf(manifest, func(name string) bool {
+			return within(name, d.DataDirs) || path.Ext(name) != ".go" && within(name, d.Embedded) || within(name, led)
+		})
+		if err != nil {
+			return nil, err
 		}
-		fields := strings.SplitN(strings.TrimSuffix(line, "\n"), " ", 4) // mode sha256 size path
-		if len(fields) != 4 {
-			return nil, errors.New("read the tree manifest: a line has not four fields")
-		}
-		name := fields[3]
-		if strings.HasPrefix(name, `"`) {
-			if name, err = strconv.Unquote(name); err != nil {
-				return nil, fmt.Errorf("read the tree manifest: %w", err)
+		more := slices.Clone(led)
+		for _, name := range links {
+			target, err := os.Readlink(filepath.Join(snap.Dir, name))
+			if err != nil {
+				return nil, fmt.Errorf("read the frozen tree: %w", err)
+			}
+			if to := path.Join(path.Dir(name), target); !path.IsAbs(target) && filepath.IsLocal(to) && to != "." {
+				more = append(more, to)
 			}
 		}
-		if within(name, d.DataDirs) || path.Ext(name) != ".go" && within(name, d.Embedded) {
-			data = append(data, baseline.Data{Path: fields[3], SHA256: fields[1]})
+		slices.Sort(more)
+		if more = slices.Compact(more); len(more) == len(led) {
+			slices.SortFunc(data, func(a, b baseline.Data) int { return strings.Compare(a.Path, b.Path) })
+			return data, nil
 		}
+		led = more
 	}
-	slices.SortFunc(data, func(a, b baseline.Data) int { return strings.Compare(a.Path, b.Path) })
-	return data, nil
+	return nil, fmt.Errorf("find the test data: more than %d links lead from one to the next", maxDataLinks)
+}
+
+// linkMode is the mode of a link in a manifest.
+const linkMode = "120000"
+
+// dataOf are the files of a manifest that part names, and which of them are links.
+func dataOf(manifest []byte, part func(name string) bool) (data []baseline.Data, links []string, err error) {
+	data = []baseline.Data{}
+	for line := range strings.Lines(string(manifest)) {
+		fields := strings.SplitN(strings.TrimSuffix(line, "\n"), " ", 4) // mode sha256 size path
+		if len(fields) != 4 {
+			return nil, nil, errors.New("read the tree manifest: a line has not four fields")
+		}
+		name, sum := fields[3], fields[1]
+		if strings.HasPrefix(name, `"`) {
+			if name, err = strconv.Unquote(name); err != nil {
+				return nil, nil, fmt.Errorf("read the tree manifest: %w", err)
+			}
+		}
+		if !part(name) {
+			continue
+		}
+		if fields[0] == linkMode { // its digest is that of a file with its target as content
+			links, sum = append(links, name), seal.SHA256Hex([]byte("link\x00"+sum))
+		}
+		data = append(data, baseline.Data{Path: fields[3], SHA256: sum})
+	}
+	return data, links, nil
 }
 
 // within reports whether name is one of the sorted paths or lies below one.

@@ -3,14 +3,21 @@ package verifier
 import (
 	"context"
 	"errors"
+	"fmt"
+	"time"
 
 	"striatum/receipt"
 	"striatum/snapshot"
 	"striatum/workflow"
 )
 
+// protectTime bounds how long the protected inputs of a check are looked for: the
+// patterns are the tree's, and each is tried on each path.
+const protectTime = 5 * time.Minute
+
 // prepare reads the tree that the check runs on, as the procedure does.
 func (r *run) prepare(ctx context.Context, p procedure) error {
+	r.asked = r.snap
 	err := r.protect(ctx)
 	if u, ok := unobservedIn(err); ok {
 		r.incident(u.code, receipt.MakesIndeterminate, cut(u.detail))
@@ -34,6 +41,8 @@ func (r *run) protect(ctx context.Context) error {
 	c := r.lane.cfg
 	opt := c.Snapshot
 	opt.Dir = r.req.Dir
+	ctx, stop := context.WithTimeoutCause(ctx, protectTime, unobserved{"protected_paths_slow", fmt.Sprintf("finding the protected inputs took more than %s; name them by fewer or simpler patterns", protectTime)})
+	defer stop()
 	got, err := snapshot.Protect(ctx, r.req.Root, r.snap, snapshot.Protection{Commit: p.Commit, Paths: p.Paths, Match: workflow.MatchGlob}, c.Snapshots, opt)
 	if e, ok := errors.AsType[*snapshot.ProtectError](err); ok {
 		return unobserved{string(e.Code), e.Detail}

@@ -13,6 +13,7 @@ import (
 	"striatum/internal/problem"
 	"striatum/receipt"
 	"striatum/sandbox"
+	"striatum/snapshot"
 	"striatum/verifier/gocheck"
 	"striatum/verifier/journal"
 	"striatum/verifier/modules"
@@ -39,6 +40,7 @@ type run struct {
 	roots   func() []string   // that it was measured below
 	limits  sandbox.Limits
 	number  *journal.Entry
+	asked   snapshot.Snapshot // that the request is about; the embedded one is what runs
 
 	everyMutant int // up to how many a rehearsal tries; 0: those of a run
 

@@ -2,7 +2,6 @@ package workflow
 
 import (
 	"fmt"
-	"path"
 	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
@@ -15,9 +14,9 @@ type ProtectedInputs struct {
 	Paths  []string `json:"paths"`
 }
 
-// maxGlobGroups and maxGlobCommas bound the alternatives of a glob: matching tries all
-// their combinations.
-const maxGlobGroups, maxGlobCommas = 3, 12
+// The bounds of a glob, whose matching tries all combinations of its alternatives and
+// all places of its stars.
+const maxGlobGroups, maxGlobCommas, maxGlobStars = 3, 12, 8
 
 // Fault returns the first rule that p breaks beyond the schema, and the JSON pointer
 // below p's own of what breaks it. what is empty if there is none.
@@ -41,6 +40,8 @@ func GlobFault(g string) string {
 		return fmt.Sprintf("%q is not a glob", g)
 	case strings.Count(g, "{") > maxGlobGroups || strings.Count(g, ",") > maxGlobCommas:
 		return fmt.Sprintf("%q has more than %d groups of alternatives or %d commas", g, maxGlobGroups, maxGlobCommas)
+	case strings.Count(g, "*") > maxGlobStars:
+		return fmt.Sprintf("%q has more than %d stars", g, maxGlobStars)
 	}
 	return ""
 }
@@ -48,10 +49,5 @@ func GlobFault(g string) string {
 // MatchGlob reports whether a glob (*, **, ?, [a-z], {a,b}) matches the path name,
 // or a folder above it. Case counts.
 func MatchGlob(glob, name string) bool {
-	for ; name != "." && name != "/"; name = path.Dir(name) {
-		if doublestar.MatchUnvalidated(glob, name) {
-			return true
-		}
-	}
-	return false
+	return doublestar.MatchUnvalidated(glob, name) || doublestar.MatchUnvalidated(glob+"/**", name)
 }

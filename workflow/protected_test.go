@@ -17,6 +17,10 @@ func TestAGlobCoversWhatIsBelowIt(t *testing.T) {
 		{"**/testdata", "a/testdata/x/y", true},
 		{"testdata", "a/testdata", false},
 		{"{spec,tests}/*.py", "tests/a.py", true},
+		{"a/**", "a", true},
+		{"a/*", "a", false},
+		{"a/*", "a/b/c", true},
+		{"[ab]?/x", "a1/x/y", true},
 	} {
 		if got := MatchGlob(tt.glob, tt.name); got != tt.want {
 			t.Errorf("%s on %s: got %t", tt.glob, tt.name, got)
