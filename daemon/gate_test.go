@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"striatum/baseline"
 	"striatum/claim"
 	"striatum/daemon"
 	"striatum/gate"
@@ -253,6 +254,19 @@ func TestAcceptedPolicyDecides(t *testing.T) {
 	c.refused(problem.Invalid, "requires no claim", accept(daemon.Files{}, digest))
 	broken := daemon.Files{workflow.DefaultPath: []byte("{}")}
 	c.refused(problem.Invalid, "", accept(broken, digest))
+	for id, words := range map[string]string{"builtin:go-test": "", "renamed": "backs no claim"} {
+		text, err := baseline.Baseline{}.With(baseline.Check{ID: id, Packages: []baseline.Package{}, Files: []baseline.File{}, Data: []baseline.Data{}}).Encode()
+		c.must(err)
+		files := maps.Clone(c.files)
+		files[baseline.Path] = text
+		_, d, err := files.Document()
+		c.must(err)
+		if words == "" {
+			c.must(accept(files, d)())
+			continue
+		}
+		c.refused(problem.Invalid, words, accept(files, d))
+	}
 	c.must(accept(c.files, digest)())
 	before := c.head()
 	c.must(accept(c.files, digest)())
