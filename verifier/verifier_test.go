@@ -216,7 +216,7 @@ var goTest = workflow.CheckRef{Uses: "builtin:go-test", BacksClaim: "tests-pass"
 func TestHonestModulesRead(t *testing.T) {
 	l := open(t)
 	want := map[string]string{
-		"replaced-by-folder": "module_not_checked replace_in_tree", "vendored": "module_not_checked replace_in_tree vendor_directory",
+		"replaced-by-folder": "module_not_checked replace_in_tree", "vendored": "module_not_checked replace_in_tree vendor_directory vendor_not_compared",
 	}
 	for _, name := range []string{
 		"assembly", "finds-its-source", "home-and-user", "many-subtests", "noise", "permissions", "replaced-by-folder", "signals",

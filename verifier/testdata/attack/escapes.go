@@ -623,13 +623,25 @@ func killFirst() error {
 
 // foreignProcess looks for a process of another user than its own and the first.
 func foreignProcess() error {
+	mine := map[int]bool{1: true} // and those that started this one
+	for pid := os.Getppid(); pid > 1 && !mine[pid]; {
+		mine[pid] = true
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			return err
+		}
+		_, rest, _ := strings.Cut(string(stat), ") ") // state, then the parent
+		if fields := strings.Fields(rest); len(fields) > 1 {
+			pid, _ = strconv.Atoi(fields[1])
+		}
+	}
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
-		if err != nil || pid == 1 {
+		if err != nil || mine[pid] {
 			continue
 		}
 		st, err := os.Stat(filepath.Join("/proc", e.Name()))
