@@ -361,6 +361,20 @@ type line struct {
 	path, quoted string
 }
 
+// ManifestLine is a line of a tree manifest, as a reader outside of this package
+// wants it.
+type ManifestLine struct {
+	Path, Quoted string // of the entry, and as the manifest writes it
+	SHA256       string // of the file, or of the link's target
+	Link         bool
+}
+
+// ParseManifestLine reads a line of a manifest, with its end or without.
+func ParseManifestLine(text string) (ManifestLine, error) {
+	e, err := parseLine(text)
+	return ManifestLine{e.path, e.quoted, hex.EncodeToString(e.sum[:]), e.mode == modeLink}, err
+}
+
 // parseLine reads what appendLine wrote.
 func parseLine(text string) (e line, err error) {
 	fields := strings.SplitN(strings.TrimSuffix(text, "\n"), " ", 4)

@@ -8,7 +8,6 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"striatum/baseline"
@@ -175,30 +174,21 @@ func testData(snap snapshot.Snapshot, d gocheck.Discovery) ([]baseline.Data, err
 	return nil, fmt.Errorf("find the test data: more than %d links lead from one to the next", maxDataLinks)
 }
 
-// linkMode is the mode of a link in a manifest.
-const linkMode = "120000"
-
 // dataOf are the files of a manifest that part names, and which of them are links.
 func dataOf(manifest []byte, part func(name string) bool) (data []baseline.Data, links []string, err error) {
 	data = []baseline.Data{}
 	for line := range strings.Lines(string(manifest)) {
-		fields := strings.SplitN(strings.TrimSuffix(line, "\n"), " ", 4) // mode sha256 size path
-		if len(fields) != 4 {
-			return nil, nil, errors.New("read the tree manifest: a line has not four fields")
+		e, err := snapshot.ParseManifestLine(line)
+		if err != nil {
+			return nil, nil, err
 		}
-		name, sum := fields[3], fields[1]
-		if strings.HasPrefix(name, `"`) {
-			if name, err = strconv.Unquote(name); err != nil {
-				return nil, nil, fmt.Errorf("read the tree manifest: %w", err)
-			}
-		}
-		if !part(name) {
+		if !part(e.Path) {
 			continue
 		}
-		if fields[0] == linkMode { // its digest is that of a file with its target as content
-			links, sum = append(links, name), seal.SHA256Hex([]byte("link\x00"+sum))
+		if e.Link { // its digest is that of a file with its target as content
+			links, e.SHA256 = append(links, e.Path), seal.SHA256Hex([]byte("link\x00"+e.SHA256))
 		}
-		data = append(data, baseline.Data{Path: fields[3], SHA256: sum})
+		data = append(data, baseline.Data{Path: e.Quoted, SHA256: e.SHA256})
 	}
 	return data, links, nil
 }

@@ -68,7 +68,7 @@ func (r *run) rehearseMutants(ctx context.Context) (receipt.Receipt, error) {
 func (r *run) tryEvery(ctx context.Context, cache string, found []gocheck.Mutant, sources map[string][]byte) error {
 	m := r.body.Mutants
 	fallen := 0
-	for tried := 0; tried < len(found); {
+	for tried := 0; tried < len(found) && fallen < maxFallen; {
 		left := found[tried:min(len(found), tried+maxRound)]
 		tried += len(left)
 		for _, inSight := range []bool{false, true} {
@@ -96,9 +96,6 @@ func (r *run) tryEvery(ctx context.Context, cache string, found []gocheck.Mutant
 			if len(left) == 0 || fallen >= maxFallen {
 				break
 			}
-		}
-		if fallen >= maxFallen {
-			return nil
 		}
 	}
 	return nil
